@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: copyleft-next-0.3.1
+# SPDX-License-Identifier: Apache-2.0
 """kvseal: proves that a reused KV cache is the KV cache that was asked for.
 
 Importing this package loads neither torch nor an engine and changes nothing

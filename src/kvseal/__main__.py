@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: copyleft-next-0.3.1
+# SPDX-License-Identifier: Apache-2.0
 """`python -m kvseal` and the entry of the zip application."""
 
 import sys

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: copyleft-next-0.3.1
+# SPDX-License-Identifier: Apache-2.0
 """Canonical JSON bytes (RFC 8785) and SHA-256 over them.
 
 Identity rests on these bytes, so what RFC 8785 leaves to trust is refused

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: copyleft-next-0.3.1
+# SPDX-License-Identifier: Apache-2.0
 """The one tree of errors a user can meet, each with its exit status.
 
 KvsealError

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: copyleft-next-0.3.1
+# SPDX-License-Identifier: Apache-2.0
 """Three verdicts and how they combine.
 
 FAIL outranks INCONCLUSIVE, which outranks PASS, so one bad check can't be

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: copyleft-next-0.3.1
+# SPDX-License-Identifier: Apache-2.0
 """`kvseal VERB …`: one module a verb; parse, call, exit status.
 
 A verb's module holds HELP, `configure(parser)` and `run(args)`. It is imported
