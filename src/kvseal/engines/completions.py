@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ask a vLLM server for one greedy completion and time it from outside.
+
+Prompts and answers are exact token IDs, never text that a tokenizer might read
+in another way. Called by the drivers; starts and stops nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+
+from kvseal.errors import EngineError
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One answer. Times are seconds on this client's monotonic clock.
+
+    `ttft_seconds` runs from sending the request to the first generated token,
+    `decode_seconds` from that token to the last. `hit_tokens` is vLLM's own
+    count of prompt tokens whose KV it did not compute, None when not reported.
+    """
+
+    token_ids: list[int]
+    text: str
+    finish_reason: str | None
+    prompt_tokens: int
+    hit_tokens: int | None
+    ttft_seconds: float
+    decode_seconds: float
+    total_seconds: float
+
+
+@dataclass(frozen=True)
+class CompletionClient:
+    """Greedy completions from the vLLM server at `base_url`."""
+
+    base_url: str
+    model: str
+    timeout_seconds: float = 600.0
+
+    def complete(
+        self,
+        prompt_token_ids: list[int],
+        *,
+        max_tokens: int,
+        cache_salt: str = "",
+        seed: int = 0,
+        ignore_eos: bool = False,
+    ) -> Completion:
+        """Generate up to `max_tokens` tokens at temperature 0.
+
+        Raises:
+            EngineError: when the server can't be reached, answers with an error,
+                or ends its stream without saying why it stopped.
+        """
+        body: dict[str, Any] = {
+            "model": self.model,
+            "prompt": prompt_token_ids,
+            "max_tokens": max_tokens,
+            "temperature": 0,
+            "seed": seed,
+            "ignore_eos": ignore_eos,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "return_token_ids": True,
+        }
+        if cache_salt:
+            body["cache_salt"] = cache_salt
+        started = time.monotonic()
+        try:
+            with requests.post(
+                f"{self.base_url}/v1/completions",
+                json=body,
+                stream=True,
+                timeout=self.timeout_seconds,
+            ) as response:
+                if response.status_code != requests.codes.ok:
+                    raise EngineError(
+                        f"vLLM refused a completion with status {response.status_code}: "
+                        f"{response.text[:500]}"
+                    )
+                return _collect(response.iter_lines(), started)
+        except requests.RequestException as error:
+            raise EngineError(
+                f"vLLM at {self.base_url} broke off a completion: {error}",
+                remedy="read logs/vllm.log in the run folder",
+            ) from error
+
+
+def _collect(lines: Any, started: float) -> Completion:
+    token_ids: list[int] = []
+    text: list[str] = []
+    finish_reason: str | None = None
+    usage: dict[str, Any] = {}
+    first = last = started
+    for line in lines:
+        if not line.startswith(b"data: ") or line == b"data: [DONE]":
+            continue
+        event = json.loads(line[len(b"data: ") :])
+        if "error" in event:
+            raise EngineError(f"vLLM reported an error in its stream: {event['error']}")
+        usage = event.get("usage") or usage
+        for choice in event.get("choices", ()):
+            new_ids = choice.get("token_ids") or []
+            if new_ids:
+                last = time.monotonic()
+                first = first if token_ids else last
+                token_ids.extend(new_ids)
+            text.append(choice.get("text") or "")
+            finish_reason = choice.get("finish_reason") or finish_reason
+    if finish_reason is None or not usage:
+        raise EngineError(
+            "vLLM ended its stream without a finish reason",
+            value=f"{len(token_ids)} tokens received",
+            remedy="read logs/vllm.log in the run folder",
+        )
+    if finish_reason == "error":
+        raise EngineError("vLLM ended a completion with finish reason 'error'")
+    details = usage.get("prompt_tokens_details") or {}
+    return Completion(
+        token_ids=token_ids,
+        text="".join(text),
+        finish_reason=finish_reason,
+        prompt_tokens=usage["prompt_tokens"],
+        hit_tokens=details.get("cached_tokens"),
+        ttft_seconds=first - started,
+        decode_seconds=last - first,
+        total_seconds=time.monotonic() - started,
+    )

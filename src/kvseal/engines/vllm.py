@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start and stop one vLLM server; the only module that knows vLLM's flags.
+
+Prefix caching of vLLM's own is off, so every reused token comes from LMCache,
+and CUDA graphs are off, since a replayed graph does not run the Python code
+that hands query tensors to the connector. The server listens on loopback only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import requests
+
+from kvseal.engines.completions import CompletionClient
+from kvseal.engines.lmcache import LMCacheEndpoint
+from kvseal.process import EngineProcess, free_port
+from kvseal.spec.runspec import RunSpec
+
+SERVED_MODEL = "model"
+"""Name under which vLLM serves whichever model the spec names."""
+
+CONNECTOR_MODULE = "lmcache.integration.vllm.lmcache_mp_connector"
+"""LMCache's own connector: the copy inside vLLM 0.28.0 can't start (docs/upstream-notes.md)."""
+
+
+@dataclass(frozen=True)
+class VLLMEndpoint:
+    """Where a running vLLM server can be reached."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Base URL of the OpenAI-compatible API."""
+        return f"http://{self.host}:{self.port}"
+
+    def client(self) -> CompletionClient:
+        """A client for greedy completions."""
+        return CompletionClient(self.url, SERVED_MODEL)
+
+    def ready(self) -> bool:
+        """True once the server answers its health check with success."""
+        try:
+            return requests.get(f"{self.url}/health", timeout=5).ok
+        except requests.RequestException:
+            return False
+
+
+def serve_command(
+    spec: RunSpec, python: str, model: Path, port: int, connector: Mapping[str, object] | None
+) -> list[str]:
+    """Return the command that serves `model`; `connector` None means no KV transfer at all."""
+    vllm = spec.vllm
+    command = [
+        python,
+        *("-m", "vllm.entrypoints.cli.main", "serve", str(model)),
+        *("--served-model-name", SERVED_MODEL),
+        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--dtype", vllm.dtype),
+        *("--block-size", str(vllm.block_size_tokens)),
+        *("--max-model-len", str(vllm.max_model_len_tokens)),
+        # One prefill is one step: query tensors are captured only for tokens
+        # that run in the step which completes their chunk.
+        *("--max-num-batched-tokens", str(vllm.max_model_len_tokens)),
+        *("--seed", str(spec.workload.seed)),
+        "--enforce-eager",
+        "--no-enable-prefix-caching",
+        "--enable-prompt-tokens-details",
+    ]
+    if spec.device == "cuda":
+        command += ["--gpu-memory-utilization", f"{vllm.gpu_memory_percent / 100:.2f}"]
+    if connector is not None:
+        command += ["--kv-transfer-config", json.dumps(connector, sort_keys=True)]
+    return command
+
+
+def serve_environment(spec: RunSpec) -> dict[str, str]:
+    """Return the variables that vLLM is started with, beyond the inherited ones."""
+    environment = {
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "LMCACHE_TRACK_USAGE": "false",
+        "PYTHONHASHSEED": "0",
+        "VLLM_HOST_IP": "127.0.0.1",
+    }
+    if spec.device == "cpu":
+        environment |= {
+            "VLLM_CPU_KVCACHE_SPACE": str(spec.vllm.cpu_kv_gib),
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            # Only this mode registers the engine's memory layout with the
+            # server, and only it captures queries; on CPU `auto` picks another.
+            "LMCACHE_MP_TRANSFER_MODE": "lmcache_driven",
+        }
+    else:
+        environment["CUDA_VISIBLE_DEVICES"] = spec.vllm.visible_devices
+    return environment
+
+
+def lmcache_connector(lmcache: LMCacheEndpoint) -> dict[str, object]:
+    """Return the kv-transfer configuration that joins vLLM to LMCache's server."""
+    return {
+        "kv_connector": "LMCacheMPConnector",
+        "kv_connector_module_path": CONNECTOR_MODULE,
+        "kv_role": "kv_both",
+        "kv_load_failure_policy": "fail",
+        "kv_connector_extra_config": {
+            "lmcache.mp.host": f"tcp://{lmcache.host}",
+            "lmcache.mp.port": lmcache.port,
+            "lmcache.mp.transfer_intermediate_tensors": True,
+        },
+    }
+
+
+@contextmanager
+def running_vllm(
+    spec: RunSpec,
+    *,
+    python: str,
+    model: Path,
+    log: Path,
+    lmcache: LMCacheEndpoint | None,
+) -> Iterator[VLLMEndpoint]:
+    """Run a vLLM server for the length of a `with` block.
+
+    Raises:
+        EngineError: when it exits or is not ready within
+            `spec.vllm.start_timeout_seconds`; the message ends with its last log lines.
+    """
+    endpoint = VLLMEndpoint("127.0.0.1", spec.vllm.port or free_port())
+    connector = None if lmcache is None else lmcache_connector(lmcache)
+    command = serve_command(spec, python, model, endpoint.port, connector)
+    with EngineProcess("vLLM", command, env=serve_environment(spec), log=log) as process:
+        process.wait_ready(endpoint.ready, timeout_seconds=spec.vllm.start_timeout_seconds)
+        yield endpoint

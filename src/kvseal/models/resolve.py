@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turn the model of a run spec into a directory on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kvseal.models.directory import ModelDirectory, read_directory
+from kvseal.models.hub import fetch_from_hub
+from kvseal.models.packaged import prepare_packaged
+from kvseal.spec.runspec import RunSpec
+
+
+def resolve_model(spec: RunSpec) -> ModelDirectory:
+    """Return the model that `spec` names, preparing or fetching it when needed.
+
+    Raises:
+        OptionError, PrerequisiteError: see the three sources.
+    """
+    model = spec.model
+    if model.source == "package":
+        return prepare_packaged(model.name, model.revision, Path(spec.roots.cache))
+    if model.source == "hub":
+        return fetch_from_hub(model.name, model.revision)
+    return read_directory(Path(model.name))
