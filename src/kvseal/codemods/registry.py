@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All codemods by name, in the order they are applied, and the choice among them.
+
+A new codemod adds its module, its test and one line here. Loads LibCST, so it
+is imported only where patches are made; `patchset` and `kvseal patch` call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvseal.codemods import vllm_distribution_name, vllm_query_export
+from kvseal.codemods.codemod import Codemod
+from kvseal.errors import OptionError
+
+CODEMODS: tuple[Codemod, ...] = (
+    vllm_distribution_name.CODEMOD,
+    vllm_query_export.CODEMOD,
+)
+
+
+def select(only: Sequence[str] = (), without: Sequence[str] = ()) -> list[Codemod]:
+    """Return the codemods named by `only` (empty: all) less those of `without`.
+
+    Raises:
+        OptionError: for a name that is no codemod.
+    """
+    names = [codemod.name for codemod in CODEMODS]
+    for option, chosen in (("--only", only), ("--without", without)):
+        for name in chosen:
+            if name not in names:
+                raise OptionError(
+                    "no such codemod",
+                    option=option,
+                    value=name,
+                    expected=f"one of {', '.join(names)}",
+                )
+    return [c for c in CODEMODS if (not only or c.name in only) and c.name not in without]
