@@ -172,6 +172,8 @@ class Supervisor:
             killed |= self.signal_all(left, signal.SIGKILL)
             time.sleep(0.02)
             left = self.tree()
+        # The last to end may have done so after tree() collected the others.
+        self.reap()
         return {
             "event": "stopped",
             "status": self.leader_status,

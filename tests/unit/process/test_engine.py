@@ -140,7 +140,7 @@ def test_check_passes_while_it_runs_and_raises_after(tmp_path: Path) -> None:
         assert engine.pid is not None
         os.kill(engine.pid, signal.SIGKILL)
         wait_for(lambda: engine.poll() is not None)
-        with pytest.raises(EngineError, match="SIGKILL.*out of memory"):
+        with pytest.raises(EngineError, match=r"SIGKILL.*out of memory"):
             engine.check()
 
 
@@ -268,9 +268,10 @@ def test_it_runs_from_a_zip_application(tmp_path: Path) -> None:
     sys.path.insert(0, {str(archive)!r})
     from pathlib import Path
     from kvseal.process import EngineProcess
-    with EngineProcess("toy", ["/bin/sleep", "60"], env={{}}, log=Path({str(tmp_path / "l")!r})) as e:
-        e.check()
-    print(e.stop().status)
+    log = Path({str(tmp_path / "l")!r})
+    with EngineProcess("toy", ["/bin/sleep", "60"], env={{}}, log=log) as engine:
+        engine.check()
+    print(engine.stop().status)
     """
     done = subprocess.run(program(text), capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == str(-signal.SIGTERM)

@@ -8,7 +8,9 @@ from kvseal.process import log_tail
 
 def test_last_lines_without_escapes_and_progress_bars(tmp_path: Path) -> None:
     log = tmp_path / "l"
-    log.write_bytes(b"first\n\x1b[31mred\x1b[0m\n\n 10%\r 50%\r100% done\n\xff bad \x07bell\r\nlast")
+    log.write_bytes(
+        b"first\n\x1b[31mred\x1b[0m\n\n 10%\r 50%\r100% done\n\xff bad \x07bell\r\nlast"
+    )
     assert log_tail(log, 4) == ["red", "100% done", "\ufffd bad bell", "last"]
 
 

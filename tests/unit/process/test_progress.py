@@ -70,6 +70,8 @@ def test_a_closed_stream_does_not_end_the_run() -> None:
         time.sleep(0.25)
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (61, "1 min 01 s"), (7325, "2 h 02 min")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (61, "1 min 01 s"), (7325, "2 h 02 min")]
+)
 def test_durations(seconds: float, text: str) -> None:
     assert progress._duration(seconds) == text
