@@ -66,7 +66,7 @@ def rewrite_source(
     """
     try:
         module = cst.parse_module(source)
-    except (cst.ParserSyntaxError, UnicodeDecodeError) as error:
+    except (cst.ParserSyntaxError, SyntaxError, UnicodeDecodeError) as error:
         raise PatchError(
             "the file to edit is not valid Python", option="file", value=path, expected=str(error)
         ) from None

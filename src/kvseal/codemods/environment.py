@@ -12,7 +12,7 @@ import base64
 import csv
 import email.parser
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,12 +63,22 @@ class Environment:
             )
         return cls(root.resolve(), found[0].resolve())
 
-    def distributions(self, names: Iterable[str]) -> list[Distribution]:
-        """Return the installed distributions called one of `names`, kvseal's aliases left out."""
+    def distributions(
+        self, names: Iterable[str], *, ignored: Container[str] = ()
+    ) -> list[Distribution]:
+        """Return the installed distributions called one of `names`, kvseal's aliases left out.
+
+        `ignored` are dist-info folders that kvseal was adding or removing when
+        it was interrupted, so that their INSTALLER may be missing.
+
+        Raises:
+            PatchError: when one of them lacks METADATA or RECORD.
+        """
         wanted = set(names)
         found = []
         for folder in sorted(self.site_packages.glob("*.dist-info")):
-            if normalised(folder.name.split("-")[0]) not in wanted:
+            name = normalised(folder.name.split("-")[0])
+            if name not in wanted or folder.name in ignored:
                 continue
             installer = folder / "INSTALLER"
             if installer.is_file() and installer.read_text("utf-8").strip() == INSTALLER_NAME:

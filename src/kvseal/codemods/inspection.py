@@ -12,8 +12,9 @@ from typing import Any
 
 from kvseal.canonical import sha256_hex
 from kvseal.codemods.environment import Environment
-from kvseal.codemods.ledger import JOURNAL_SCHEMA, Ledger
-from kvseal.codemods.record import SCHEMA, empty_record
+from kvseal.codemods.known import added_folders, known_files
+from kvseal.codemods.ledger import JOURNAL_SCHEMA, RECORD_SCHEMA, Ledger
+from kvseal.codemods.record import empty_record
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def inspect(environment: Environment) -> Inspection:
         PatchError: when the record can't be read.
     """
     ledger = Ledger(environment)
-    record = ledger.load(ledger.record, SCHEMA)
+    record = ledger.load(ledger.record, RECORD_SCHEMA)
     journal = ledger.load(ledger.journal, JOURNAL_SCHEMA)
     problems = []
     if journal is not None:
@@ -58,8 +59,10 @@ def inspect(environment: Environment) -> Inspection:
         for path, state in files.items()
         if state != "patched"
     ]
+    ignored = added_folders(known_files(ledger))
     for codemod in record["codemods"]:
-        version = _installed_version(environment, codemod["distribution"])
+        installed = environment.distributions([codemod["distribution"]], ignored=ignored)
+        version = installed[0].version if len(installed) == 1 else None
         if version != codemod["version"]:
             problems.append(
                 f"{codemod['name']} was made for {codemod['distribution']} {codemod['version']}, "
@@ -76,8 +79,3 @@ def _state(environment: Environment, entry: dict[str, Any]) -> str:
     if digest == entry["sha256_patched"]:
         return "patched"
     return "original" if digest == entry["sha256_original"] else "changed"
-
-
-def _installed_version(environment: Environment, name: str) -> str | None:
-    found = environment.distributions([name])
-    return found[0].version if len(found) == 1 else None

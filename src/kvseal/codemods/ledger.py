@@ -30,6 +30,7 @@ from kvseal.codemods.environment import Environment
 from kvseal.errors import EvidenceError, PatchError
 
 FOLDER = ".kvseal"
+RECORD_SCHEMA = "kvseal.patches.v1"
 JOURNAL_SCHEMA = "kvseal.patch-journal.v1"
 TEMPORARY_PREFIX = ".kvseal-"
 LOCK_TIMEOUT_SECONDS = 30.0

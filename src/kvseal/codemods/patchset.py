@@ -18,10 +18,11 @@ from typing import Any
 from kvseal.codemods.codemod import Codemod
 from kvseal.codemods.environment import Environment
 from kvseal.codemods.inspection import inspect
-from kvseal.codemods.ledger import Ledger, replace_file, write_json
+from kvseal.codemods.known import known_files
+from kvseal.codemods.ledger import RECORD_SCHEMA, Ledger, replace_file, write_json
 from kvseal.codemods.plan import codemods_of_record, make_plan
-from kvseal.codemods.record import SCHEMA, empty_record
-from kvseal.codemods.transaction import Outcome, carry_out, known_files
+from kvseal.codemods.record import empty_record
+from kvseal.codemods.transaction import Outcome, carry_out
 from kvseal.errors import OptionError, PatchError
 
 
@@ -72,7 +73,7 @@ def revert(
     if not ledger.folder.is_dir() and not names:
         return Outcome(False, empty_record(environment))
     with ledger.locked():
-        record = ledger.load(ledger.record, SCHEMA) or {"codemods": []}
+        record = ledger.load(ledger.record, RECORD_SCHEMA) or {"codemods": []}
         applied = [entry["name"] for entry in record["codemods"]]
         for name in names:
             if name not in applied:

@@ -11,7 +11,7 @@ nothing; `patchset` is the only caller.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +19,10 @@ from kvseal.canonical import sha256_hex
 from kvseal.codemods import upstream_diff
 from kvseal.codemods.codemod import KVSEAL_SOURCE, Codemod, PlannedCodemod, plan_codemod
 from kvseal.codemods.environment import Distribution, Environment
+from kvseal.codemods.known import Known, added_folders
 from kvseal.errors import PatchError
 
 Blob = Callable[[str], bytes]
-
-
-@dataclass
-class Known:
-    """What kvseal knows about a file it has changed: digests, None where the file is absent.
-
-    `accepted` are the states kvseal itself can have left it in.
-    """
-
-    original: str | None
-    accepted: set[str | None] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -73,7 +63,7 @@ def make_plan(
         return finals[path]
 
     for codemod in codemods:
-        distribution = find_distribution(environment, codemod)
+        distribution = find_distribution(environment, codemod, known)
         if distribution is None:
             reason = f"{' or '.join(codemod.versions)} is not installed"
             if codemod.when_absent == "refuse" or codemod.name in required:
@@ -98,13 +88,15 @@ def make_plan(
     return Plan(tuple(planned), tuple(left_out), originals, finals)
 
 
-def find_distribution(environment: Environment, codemod: Codemod) -> Distribution | None:
+def find_distribution(
+    environment: Environment, codemod: Codemod, known: Mapping[str, Known]
+) -> Distribution | None:
     """Return the installed distribution `codemod` is for.
 
     Raises:
         PatchError: when two distributions that own the same package are installed.
     """
-    found = environment.distributions(codemod.versions)
+    found = environment.distributions(codemod.versions, ignored=added_folders(known))
     if len(found) > 1:
         raise PatchError(
             f"{codemod.name}: the package is installed twice",

@@ -13,9 +13,8 @@ from typing import Any
 from kvseal import __version__
 from kvseal.canonical import sha256_hex
 from kvseal.codemods.environment import Environment
+from kvseal.codemods.ledger import RECORD_SCHEMA
 from kvseal.codemods.plan import Plan
-
-SCHEMA = "kvseal.patches.v1"
 
 
 def empty_record(environment: Environment) -> dict[str, Any]:
@@ -28,7 +27,7 @@ def make_record(
 ) -> dict[str, Any]:
     """Return the record of `plan`; `left_out` are further names with reasons."""
     return {
-        "schema": SCHEMA,
+        "schema": RECORD_SCHEMA,
         "kvseal_version": __version__,
         "site_packages": str(environment.site_packages.relative_to(environment.root)),
         "codemods": [

@@ -16,8 +16,10 @@ from typing import Any
 
 from kvseal.canonical import sha256_hex
 from kvseal.codemods.environment import Environment
+from kvseal.codemods.known import Known
 from kvseal.codemods.ledger import (
     JOURNAL_SCHEMA,
+    RECORD_SCHEMA,
     TEMPORARY_PREFIX,
     Ledger,
     drop_compiled,
@@ -25,8 +27,8 @@ from kvseal.codemods.ledger import (
     replace_file,
     write_json,
 )
-from kvseal.codemods.plan import Known, Plan, changed_by_others
-from kvseal.codemods.record import SCHEMA, make_record
+from kvseal.codemods.plan import Plan, changed_by_others
+from kvseal.codemods.record import make_record
 from kvseal.codemods.unified import unified_diff
 from kvseal.errors import PatchError
 
@@ -37,19 +39,6 @@ class Outcome:
 
     changed: bool
     record: dict[str, Any]
-
-
-def known_files(ledger: Ledger) -> dict[str, Known]:
-    """Return what the record and an unfinished journal say about files kvseal has touched."""
-    known: dict[str, Known] = {}
-    record = ledger.load(ledger.record, SCHEMA) or {"files": []}
-    for entry in record["files"]:
-        known[entry["path"]] = Known(entry["sha256_original"], {entry["sha256_patched"]})
-    journal = ledger.load(ledger.journal, JOURNAL_SCHEMA) or {"files": []}
-    for entry in journal["files"]:
-        item = known.setdefault(entry["path"], Known(entry["sha256_original"]))
-        item.accepted.update(entry["accepted"])
-    return known
 
 
 def carry_out(
@@ -79,7 +68,7 @@ def carry_out(
 
     diff = unified_diff({path: (plan.originals[path], plan.finals[path]) for path in plan.finals})
     record = make_record(environment, plan, left_out, diff)
-    settled = not ledger.journal.exists() and record == ledger.load(ledger.record, SCHEMA)
+    settled = not ledger.journal.exists() and record == ledger.load(ledger.record, RECORD_SCHEMA)
     if not changes and settled and ledger.diff.is_file() and ledger.diff.read_text() == diff:
         return Outcome(False, record)
     if not changes and not record["codemods"] and not known and not ledger.record.exists():
@@ -168,10 +157,12 @@ def _write(
             leftover.unlink()
     for path in changes:
         file, goal = environment.site_packages / path, goals[path]
-        if goal is None:
-            remove_file(file, environment.site_packages)
-        else:
+        if goal is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
             replace_file(file, goal)
+    for path, goal in goals.items():
+        # Also where there is no file: an interruption may have left its folder.
+        if goal is None:
+            remove_file(environment.site_packages / path, environment.site_packages)
     for path in goals:
         drop_compiled(environment.site_packages / path)
