@@ -110,6 +110,6 @@ def _git(arguments: list[str], folder: Path, given: bytes = b"") -> str:
         raise PatchError(
             f"git {arguments[0]} failed",
             value=str(folder),
-            expected=done.stderr.decode(errors="replace").strip(),
+            expected="; ".join(done.stderr.decode(errors="replace").splitlines()),
         )
     return done.stdout.decode()
