@@ -24,6 +24,8 @@ from kvseal.compaction.scores import check_window, snapkv_scores
 from kvseal.compaction.tensors import check_attention_pair, check_canonical, check_finite
 from kvseal.errors import OptionError, TransformError
 
+_TIE_STEPS = 1 << 16
+
 
 @dataclass(frozen=True)
 class SnapKV:
@@ -95,10 +97,10 @@ class SnapKV:
         """Positions to keep, strictly increasing, int64 on the CPU.
 
         `queries` `[layers, tokens or window_tokens, q_heads, head_size]` and
-        `keys` `[layers, tokens, kv_heads, head_size]`, both after RoPE. Equal
-        scores go to the lower position, on every device: the order is made on
-        the CPU by a stable sort. (Scores themselves may differ between devices
-        in their last bits.)
+        `keys` `[layers, tokens, kv_heads, head_size]`, both after RoPE. Scores
+        that agree in their first 16 bits are a tie, and ties go to the lower
+        position: what is left of a score beyond that is the order in which one
+        device happened to add, and must not decide.
 
         Raises: OptionError, TransformError naming option or tensor.
         """
@@ -115,7 +117,9 @@ class SnapKV:
             granularity=self.granularity,
             softmax_scale=softmax_scale,
         )
-        order = torch.sort(scores.cpu(), descending=True, stable=True).indices
+        mantissa, exponent = torch.frexp(scores.cpu())
+        coarse = torch.ldexp((mantissa * _TIE_STEPS).round(), exponent)
+        order = torch.sort(coarse, descending=True, stable=True).indices
         best = order[: count - self.window_tokens].sort().values
         return torch.cat([best, torch.arange(tokens - self.window_tokens, tokens)])
 

@@ -67,8 +67,8 @@ def decode_reference(
 
     _check(model, keys, values, tail_token_ids, new_tokens)
     if eos_token_ids is None:
-        known = getattr(model.generation_config, "eos_token_id", None)
-        eos_token_ids = known if isinstance(known, list | tuple) else [known]
+        known: Any = getattr(model.generation_config, "eos_token_id", None)
+        eos_token_ids = known if isinstance(known, list) else {known} - {None}
     stops = set() if ignore_eos else set(eos_token_ids)
 
     cache: Any = DynamicCache()
