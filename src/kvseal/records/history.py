@@ -10,14 +10,13 @@ without its end, which is what a killed writer leaves.
 from __future__ import annotations
 
 import json
-import os
 import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from kvseal.canonical import loads_strict
 from kvseal.errors import EvidenceError
@@ -59,45 +58,44 @@ def utc_now() -> str:
     return now.replace("+00:00", "Z")
 
 
-class HistoryWriter:
-    """Appends events to a new file; refuses one that exists. Use as a context manager."""
+class LineSink(Protocol):
+    """Where lines go; kvseal.store.LineFile is one."""
 
-    def __init__(self, path: Path) -> None:
-        try:
-            self._file = path.open("x", encoding="utf-8")
-        except FileExistsError:
-            raise EvidenceError(
-                "a history is never written over",
-                option=str(path),
-                remedy="name a run folder that does not exist yet",
-            ) from None
+    def append(self, line: str) -> None:
+        """Keep one line, which holds no line end, before returning."""
+        ...
+
+
+class HistoryWriter:
+    """Numbers, dates and checks events on their way to `sink`.
+
+    The sink keeps each line on disk before the next one is asked for, and takes
+    back one that found no room.
+    """
+
+    def __init__(self, sink: LineSink) -> None:
+        self._sink = sink
         self._seq = 0
         # A signal handler may report an interruption in the middle of an append.
         self._lock = threading.RLock()
 
     def append(self, event: Mapping[str, Any]) -> None:
-        """Write one event made by kvseal.records.builders and wait until it is on disk.
+        """Write one event made by kvseal.records.builders.
 
         Raises:
-            EvidenceError: when the event does not have exactly its fields.
+            EvidenceError: when the event does not have exactly its fields, or a
+                number in it is no JSON number.
+            Whatever the sink raises; the event then is not in the history.
         """
         with self._lock:
             line = {"seq": self._seq, "at": utc_now(), **event}
             check_line(line, f"event {self._seq}")
+            try:
+                text = json.dumps(line, ensure_ascii=False, allow_nan=False)
+            except ValueError as error:
+                raise EvidenceError(f"event {self._seq} can't be written: {error}") from None
+            self._sink.append(text)
             self._seq += 1
-            self._file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Close the file; further appends fail."""
-        self._file.close()
-
-    def __enter__(self) -> HistoryWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def read_history(path: Path) -> History:

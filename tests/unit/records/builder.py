@@ -10,11 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from kvseal.canonical import sha256_hex
 from kvseal.checkers.compare import judge
 from kvseal.records import builders
 from kvseal.records.history import Event, History, HistoryWriter, parse_history
 from kvseal.records.result import assemble
 from kvseal.spec.runspec import RunSpec
+from kvseal.store import LineFile, create_run_folder, write_json, write_manifest, write_text
 
 PROMPTS, SOURCE, TAIL, CHUNK, WINDOW = 4, 256, 12, 64, 16
 RETAINED = SOURCE // 2
@@ -95,7 +97,8 @@ def passing_events(spec: RunSpec) -> list[dict[str, Any]]:
     events.append(new.cache_cleared(before_arm="baseline", objects_before=0, objects_after=0))
     events += [answer(spec, "baseline", index) for index in range(spec.workload.prompts)]
     events.append(new.cache_cleared(before_arm="snapkv", objects_before=9, objects_after=0))
-    kept = [*range(0, SOURCE - WINDOW, 2)][: RETAINED - WINDOW] + [*range(SOURCE - WINDOW, SOURCE)]
+    early = [*range(0, SOURCE - WINDOW, 2)][: RETAINED - WINDOW]
+    kept = [*early, *range(SOURCE - WINDOW, SOURCE)]
     for index in range(spec.workload.prompts):
         events.append(
             new.transform(
@@ -160,7 +163,8 @@ def history(events: list[dict[str, Any]], truncated: bool = False) -> History:
 
 def write_history(path: Path, events: list[dict[str, Any]]) -> History:
     """Write `events` with the program's writer and read them back."""
-    with HistoryWriter(path) as writer:
+    with LineFile(path) as file:
+        writer = HistoryWriter(file)
         for event in events:
             writer.append(event)
     return parse_history(path.read_bytes(), str(path))
@@ -169,3 +173,28 @@ def write_history(path: Path, events: list[dict[str, Any]]) -> History:
 def result(spec: RunSpec, history: History) -> dict[str, Any]:
     """The result.json that belongs to them."""
     return assemble(spec, history, judge(spec, history).to_json())
+
+
+PATCH = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-old < 1\n+new\n"
+
+
+def run_folder(path: Path, events: list[dict[str, Any]] | None = None, **changes: Any) -> Path:
+    """A whole run folder at `path`, as the driver leaves it; `changes` as for `spec_json`."""
+    spec = make_spec(**changes)
+    create_run_folder(path)
+    write_json(path / "spec.json", spec.to_json())
+    history = write_history(
+        path / "history.jsonl", passing_events(spec) if events is None else events
+    )
+    write_json(path / "result.json", result(spec, history))
+    write_json(path / "environment.json", {"cpu": "test"})
+    codemod = {
+        "name": "vllm_query_export", "summary": "hand out queries", "distribution": "vllm",
+        "version": "0.28.0", "source": "kvseal", "files": [{"path": "x.py"}],
+    }  # fmt: skip
+    record = {"codemods": [codemod], "diff_sha256": sha256_hex(PATCH.encode())}
+    write_json(path / "patches.json", record)
+    write_text(path / "patches.diff", PATCH)
+    write_text(path / "logs" / "vllm.log", "ready\n")
+    write_manifest(path)
+    return path

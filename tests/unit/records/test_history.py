@@ -14,6 +14,7 @@ from kvseal.errors import EvidenceError
 from kvseal.records import builders
 from kvseal.records.history import HistoryWriter, line_schema, parse_history, read_history
 from kvseal.records.schemas import load_schema
+from kvseal.store import LineFile
 
 build = SimpleNamespace(**runpy.run_path(str(Path(__file__).parent / "builder.py")))
 LINE = {"seq": 0, "at": "2026-11-30T12:00:00.000Z", "event": "interrupted", "signal": "SIGINT"}
@@ -33,28 +34,49 @@ def test_what_is_written_is_read(tmp_path):
 
 
 def test_every_written_line_is_on_disk_at_once(tmp_path):
-    with HistoryWriter(tmp_path / "h") as writer:
-        writer.append(builders.interrupted(signal="SIGINT"))
+    with LineFile(tmp_path / "h") as file:
+        HistoryWriter(file).append(builders.interrupted(signal="SIGINT"))
         assert read_history(tmp_path / "h").events[0]["signal"] == "SIGINT"
 
 
-def test_a_history_is_not_written_over(tmp_path):
-    (tmp_path / "h").write_text("x")
-    with pytest.raises(EvidenceError, match="never written over"):
-        HistoryWriter(tmp_path / "h")
-    assert (tmp_path / "h").read_text() == "x"
-
-
-def test_the_writer_refuses_a_wrong_event_and_goes_on(tmp_path):
-    with HistoryWriter(tmp_path / "h") as writer:
-        with pytest.raises(EvidenceError, match="lacks field signal"):
-            writer.append({"event": "interrupted"})
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        ({"event": "interrupted"}, "lacks field signal"),
+        (builders.engines_started(vllm={"x": float("nan")}, lmcache={}), "can't be written"),
+    ],
+)
+def test_the_writer_refuses_a_wrong_event_and_goes_on(tmp_path, event, message):
+    with LineFile(tmp_path / "h") as file:
+        writer = HistoryWriter(file)
+        with pytest.raises(EvidenceError, match=message):
+            writer.append(event)
         writer.append(builders.run_finished())
     assert [event.name for event in read_history(tmp_path / "h").events] == ["run_finished"]
 
 
+def test_an_event_the_sink_refused_leaves_no_gap():
+    class Full:
+        def __init__(self):
+            self.lines, self.refuse = [], True
+
+        def append(self, line):
+            if self.refuse:
+                raise OSError("no room")
+            self.lines.append(line)
+
+    sink = Full()
+    writer = HistoryWriter(sink)
+    with pytest.raises(OSError, match="no room"):
+        writer.append(builders.run_finished())
+    sink.refuse = False
+    writer.append(builders.run_finished())
+    assert json.loads(sink.lines[0])["seq"] == 0
+
+
 def test_appends_of_several_threads_stay_whole(tmp_path):
-    with HistoryWriter(tmp_path / "h") as writer:
+    with LineFile(tmp_path / "h") as file:
+        writer = HistoryWriter(file)
 
         def work():
             for _ in range(20):
