@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ask a running LMCache server over HTTP: its settings, contents and counters.
+
+Called by kvseal.engines.sdk and the drivers; changes nothing but by `clear` and
+`delete`. What the counters mean is in kvseal.engines.lmcache_counters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+
+from kvseal.engines.lmcache_counters import (
+    HitCounters,
+    events_queued,
+    hit_counters,
+    parse_samples,
+)
+from kvseal.errors import EngineError, EvidenceError
+
+SETTLE_SECONDS = 5.0
+POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class CacheContents:
+    """Objects in the server's memory tier (L1); one object is one chunk of one kind."""
+
+    objects: int
+    write_locked: int
+    read_locked: int
+    used_bytes: int
+    write_ttl_seconds: float
+
+
+class LMCacheHTTP:
+    """The HTTP side of one LMCache server."""
+
+    def __init__(self, base_url: str, *, timeout_seconds: float = 30.0) -> None:
+        self.base_url = base_url.rstrip("/")
+        self._timeout = timeout_seconds
+        self._session = requests.Session()
+        self._chunk_size_tokens: int | None = None
+
+    def config(self) -> dict[str, Any]:
+        """The settings the server runs with."""
+        return self._json("GET", "/config")
+
+    def status(self) -> dict[str, Any]:
+        """The server's state, registered engines included."""
+        return self._json("GET", "/status")
+
+    def chunk_size_tokens(self) -> int:
+        """Tokens in one chunk; a running server never changes it."""
+        if self._chunk_size_tokens is None:
+            self._chunk_size_tokens = int(self.config()["mp"]["chunk_size"])
+        return self._chunk_size_tokens
+
+    def contents(self) -> CacheContents:
+        """Count what lies in L1 now."""
+        l1 = self.status()["storage_manager"]["l1_manager"]
+        return CacheContents(
+            objects=int(l1["total_object_count"]),
+            write_locked=int(l1["write_locked_count"]),
+            read_locked=int(l1["read_locked_count"]),
+            used_bytes=int(l1["memory_used_bytes"]),
+            write_ttl_seconds=float(l1["write_ttl_seconds"]),
+        )
+
+    def object_count(self) -> int:
+        """Number of objects in L1, reserved ones included."""
+        return self.contents().objects
+
+    def wait_unlocked(self, *, timeout_seconds: float = SETTLE_SECONDS) -> CacheContents:
+        """Wait until no store or load is under way, and return the contents then.
+
+        Raises:
+            EngineError: when something stays locked.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            contents = self.contents()
+            if not contents.write_locked and not contents.read_locked:
+                return contents
+            if time.monotonic() > deadline:
+                raise EngineError(
+                    f"LMCache objects stay locked after {timeout_seconds} s",
+                    value=contents,
+                    expected="no store or load under way",
+                    remedy="see logs/lmcache.log; a failed transfer keeps its locks for minutes",
+                )
+            time.sleep(POLL_SECONDS)
+
+    def clear(self) -> tuple[CacheContents, CacheContents]:
+        """Empty L1 and prove it.
+
+        Returns:
+            The contents before and after; `after.objects` is 0.
+
+        Raises:
+            EngineError: when a store is still under way (clearing then would
+                corrupt it), L2 storage is configured (it would survive), or
+                objects are left.
+        """
+        adapters = int(self.status()["storage_manager"].get("num_l2_adapters", 0))
+        if adapters:
+            raise EngineError(
+                "clearing reaches LMCache's memory only, and this server has L2 storage",
+                option="--l2-adapter",
+                value=adapters,
+                expected="none",
+            )
+        before = self.wait_unlocked()
+        self._json("POST", "/cache/clear")
+        after = self.contents()
+        if after.objects:
+            raise EngineError(
+                "the LMCache server kept objects after it was told to clear",
+                value=after,
+                expected="0 objects",
+                remedy="stop every engine and client that still writes to it",
+            )
+        return before, after
+
+    def delete(self, keys: Sequence[Mapping[str, Any]]) -> int:
+        """Delete objects from L1, locked ones too.
+
+        Args:
+            keys: object keys in LMCache's JSON form.
+
+        Returns:
+            How many there were.
+        """
+        body = {"keys": list(keys), "tier": "l1", "force": True}
+        return int(self._json("DELETE", "/cache/objects", json=body)["deleted"])
+
+    def hit_counters(self, model_name: str, cache_salt: str = "") -> HitCounters:
+        """Read the totals of one model and salt, once the server has counted everything.
+
+        The server counts behind its back, so this waits until its event queue
+        is empty and two readings agree.
+
+        Raises:
+            EvidenceError: when metrics are off or never settle.
+        """
+        deadline = time.monotonic() + SETTLE_SECONDS
+        previous: HitCounters | None = None
+        while True:
+            samples = parse_samples(self._request("GET", "/metrics").text)
+            current = hit_counters(
+                samples,
+                model_name=model_name,
+                cache_salt=cache_salt,
+                chunk_size_tokens=self.chunk_size_tokens(),
+            )
+            if events_queued(samples) == 0:
+                if current == previous:
+                    return current
+                previous = current
+            if time.monotonic() > deadline:
+                raise EvidenceError(
+                    "the LMCache server's counters did not settle",
+                    value=f"{SETTLE_SECONDS} s",
+                    remedy="let no other client use the server during a measured request",
+                )
+            time.sleep(POLL_SECONDS)
+
+    def _json(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
+        response = self._request(method, path, **arguments)
+        try:
+            body = response.json()
+        except ValueError as error:
+            raise EngineError(
+                f"LMCache answered {path} with no JSON", value=response.text[:200]
+            ) from error
+        if not isinstance(body, dict):
+            raise EngineError(f"LMCache answered {path} with no JSON object", value=body)
+        return body
+
+    def _request(self, method: str, path: str, **arguments: Any) -> requests.Response:
+        url = f"{self.base_url}{path}"
+        try:
+            response = self._session.request(method, url, timeout=self._timeout, **arguments)
+        except requests.RequestException as error:
+            raise EngineError(
+                f"the LMCache server at {url} does not answer: {error}",
+                remedy="read logs/lmcache.log in the run folder",
+            ) from error
+        if not response.ok:
+            raise EngineError(f"LMCache refused {method} {url}", value=response.text[:300])
+        return response
