@@ -40,7 +40,7 @@ defconfig-%: FORCE ## Start from a profile of defconfigs/
 	$(KCONFIG) defconfig $*
 
 defconfig: ## Start from the file FROM=FILE; one of KNLP or kdevops will do
-	$(KCONFIG) defconfig '$(abspath $(or $(FROM),$(error name a file with FROM=FILE)))'
+	$(KCONFIG) defconfig-file '$(or $(FROM),$(error name a file with FROM=FILE))'
 
 menuconfig: ## Change .config on the terminal
 	$(KCONFIG) menuconfig

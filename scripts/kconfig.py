@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kconfig for `make`: profiles in, .config and extra_vars.yaml out.
 
-    kconfig.py defconfig NAME | olddefconfig | menuconfig | savedefconfig | extra-vars
+    kconfig.py defconfig NAME | defconfig-file FILE
+    kconfig.py olddefconfig | menuconfig | savedefconfig | extra-vars
 
 Kconfiglib drops what it does not know with a warning at most; a misspelt
 symbol would then leave a default in its place without a word. So every line
@@ -224,7 +225,9 @@ def main(argv: list[str]) -> int:
     kconf = load()
     config = config_path()
     if verb == "defconfig" and len(rest) == 1:
-        source = Path(rest[0]) if "/" in rest[0] else CHECKOUT / "defconfigs" / rest[0]
+        source = CHECKOUT / "defconfigs" / rest[0]
+    elif verb == "defconfig-file" and len(rest) == 1:
+        source = Path(rest[0])
     elif verb in ("olddefconfig", "menuconfig", "savedefconfig", "extra-vars") and not rest:
         source = config
     else:
@@ -232,11 +235,11 @@ def main(argv: list[str]) -> int:
             "no such verb",
             option="kconfig.py",
             value=" ".join(argv),
-            expected="defconfig NAME, olddefconfig, menuconfig, savedefconfig, extra-vars",
+            expected="defconfig NAME, defconfig-file FILE, olddefconfig, menuconfig, savedefconfig, extra-vars",
         )
     if verb != "menuconfig" or config.exists():
         apply(kconf, ours(kconf, read(source)))
-    if verb in ("defconfig", "olddefconfig"):
+    if verb in ("defconfig", "defconfig-file", "olddefconfig"):
         print(kconf.write_config(str(config)), file=sys.stderr)
     elif verb == "savedefconfig":
         print(kconf.write_min_config("defconfig", header=""), file=sys.stderr)

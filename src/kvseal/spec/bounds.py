@@ -51,7 +51,7 @@ def _expectation(rule: dict[str, Any], value: Any) -> str | None:
     if isinstance(value, str) and re.search(r"[\x00-\x1f\x7f]", value):
         return "text on one line, without control characters"
     checks: tuple[tuple[str, Callable[[Any], Any], Callable[[Any], str]], ...] = (
-        ("const", lambda const: value == const, lambda const: repr(const)),
+        ("const", lambda const: value == const, repr),
         ("enum", lambda values: value in values, " or ".join),
         ("minimum", lambda low: value >= low, lambda _: _range(rule)),
         ("maximum", lambda high: value <= high, lambda _: _range(rule)),

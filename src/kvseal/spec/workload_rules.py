@@ -140,8 +140,8 @@ def _compaction(spec: RunSpec) -> _Problems:
             f"set it to {snapkv.kernel_tokens + 1}",
         )
     prefix = cached_prefix_tokens(spec.workload.prompt_tokens, chunk)
-    if prefix <= 0:
-        return  # said by _lengths
+    if prefix <= 0 or not 0 < snapkv.drop_percent < 100:
+        return  # said by _lengths and the bounds
     kept = prefix - prefix * snapkv.drop_percent // 100
     if snapkv.window_tokens >= prefix:
         yield wrong(

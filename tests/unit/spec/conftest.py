@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variables as the CPU profile gives them, and a place to translate them in."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from kvseal.spec.options import ROOT
+from kvseal.spec.runspec import RunSpec
+from kvseal.spec.translate import Surroundings, translate
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="session")
+def kconfig() -> ModuleType:
+    """scripts/kconfig.py as a module."""
+    place = importlib.util.spec_from_file_location(
+        "kconfig_script", CHECKOUT / "scripts/kconfig.py"
+    )
+    module = importlib.util.module_from_spec(place)
+    sys.modules[place.name] = module  # dataclasses look their module up there
+    place.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def profile(kconfig: ModuleType) -> Callable[[str], dict[str, Any]]:
+    """Return a function from a profile's name to its variables."""
+
+    def variables(name: str) -> dict[str, Any]:
+        kconf = kconfig.load()
+        kconfig.apply(kconf, kconfig.read(CHECKOUT / "defconfigs" / name))
+        return yaml.safe_load(kconfig.variables(kconf))
+
+    return variables
+
+
+@pytest.fixture
+def around() -> Surroundings:
+    return Surroundings(
+        checkout=CHECKOUT,
+        python="3.11",
+        cache=Path("/cache"),
+        archive=Path("/checkout/build/kvseal.pyz"),
+        archive_sha256="a" * 64,
+    )
+
+
+@pytest.fixture(scope="session")
+def cpu_variables(profile) -> dict[str, Any]:
+    return profile("lmcache-snapkv-cpu")
+
+
+@pytest.fixture
+def spec_with(cpu_variables, around) -> Callable[..., RunSpec]:
+    """Return a function that translates the CPU profile with some options changed."""
+
+    def make(**changes: Any) -> RunSpec:
+        variables = copy.deepcopy(cpu_variables)
+        for name, value in changes.items():
+            variables[f"{ROOT}_{name}".lower()] = value
+        return translate(variables, around)
+
+    return make

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each rule of the engines: a configuration that must pass beside one that must fail."""
+
+import pytest
+
+from kvseal.errors import OptionError
+from kvseal.spec.options import symbol
+from kvseal.spec.translate import translate
+
+GIT = {"LMCACHE_FROM_GIT": True, "LMCACHE_REF": "0123abc"}
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "name"),
+    [
+        ({}, {"VLLM_VERSION": "0.27.0"}, "VLLM_VERSION"),
+        ({}, {"VLLM_VERSION": "0.23.0"}, "VLLM_VERSION"),
+        ({}, {"LMCACHE_VERSION": "0.4.0"}, "LMCACHE_VERSION"),
+        ({**GIT, "LMCACHE_VERSION": ""}, {"LMCACHE_VERSION": ""}, "LMCACHE_VERSION"),
+        ({"PYTHON": "3.13"}, {"PYTHON": "3.14"}, "PYTHON"),
+        ({"DTYPE": "bfloat16"}, {"DTYPE": "float16"}, "DTYPE"),
+        ({"BLOCK_SIZE": 64}, {"BLOCK_SIZE": 16, "CHUNK_SIZE": 64}, "BLOCK_SIZE"),
+        ({"CHUNK_SIZE": 96}, {"CHUNK_SIZE": 80}, "CHUNK_SIZE"),
+        (GIT, {**GIT, "LMCACHE_REF": ""}, "LMCACHE_REF"),
+        (GIT, {**GIT, "LMCACHE_REF": "--upload-pack=x"}, "LMCACHE_REF"),
+        ({**GIT, "LMCACHE_REPO": "/src/lm"}, {**GIT, "LMCACHE_REPO": ""}, "LMCACHE_REPO"),
+        ({"VLLM_PORT": 1, "LMCACHE_PORT": 2}, {"VLLM_PORT": 1, "LMCACHE_PORT": 1}, "LMCACHE_PORT"),
+        (
+            {"LMCACHE_PORT": 1, "LMCACHE_HTTP_PORT": 2},
+            {"LMCACHE_PORT": 1, "LMCACHE_HTTP_PORT": 1},
+            "LMCACHE_HTTP_PORT",
+        ),
+    ],
+)
+def test_rule(spec_with, good, bad, name):
+    assert spec_with(**good)
+    with pytest.raises(OptionError) as caught:
+        spec_with(**bad)
+    assert caught.value.option == symbol(name)
+    assert caught.value.expected and caught.value.remedy
+
+
+def nvidia(profile, around, **changes):
+    variables = profile("lmcache-snapkv")
+    variables |= {symbol(name)[7:].lower(): value for name, value in changes.items()}
+    return translate(variables, around)
+
+
+def test_float32_has_no_layout_on_a_gpu(profile, around):
+    assert nvidia(profile, around, DTYPE="bfloat16")
+    with pytest.raises(OptionError, match="layout on cuda"):
+        nvidia(profile, around, DTYPE="float32")
+
+
+def test_released_lmcache_does_not_go_with_the_older_vllm(profile, around):
+    spec = nvidia(profile, around, VLLM_VERSION="0.23.0", **GIT)
+    assert spec.environment.name == "cuda-vllm-0.23.0-lmcache-git"
+    with pytest.raises(OptionError, match=r"torch 2\.11"):
+        nvidia(profile, around, VLLM_VERSION="0.23.0")

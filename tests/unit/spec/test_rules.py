@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All parts of the rules are asked, all problems come together, and paths are safe to hand on."""
+
+import pytest
+
+from kvseal.errors import OptionError
+from kvseal.spec import rules
+from kvseal.spec.options import symbol
+
+
+def test_sound_spec_has_no_problems(spec_with):
+    assert rules.problems(spec_with()) == []
+
+
+def test_problems_of_every_part_come_together(spec_with):
+    with pytest.raises(OptionError) as caught:
+        spec_with(DROP_PERCENT=0, DTYPE="float16", KERNEL_SIZE=4, WORK_ROOT='/a"b')
+    text = str(caught.value)
+    for name in ("DROP_PERCENT", "DTYPE", "KERNEL_SIZE", "WORK_ROOT"):
+        assert symbol(name) in text
+    assert text.startswith("4 problems")
+    assert text.count("remedy:") == 4
+
+
+def test_one_problem_is_raised_as_it_is():
+    problem = OptionError("one")
+    with pytest.raises(OptionError) as caught:
+        rules.refuse([problem])
+    assert caught.value is problem
+    rules.refuse([])
+
+
+@pytest.mark.parametrize("path", ["/a\nb", "/a\tb", '/a"b', "/a\\b", "/a\n"])
+def test_unsafe_path_is_refused(spec_with, path):
+    with pytest.raises(OptionError, match="RESULTS_ROOT"):
+        spec_with(RESULTS_ROOT=path)
+
+
+def test_path_with_space_is_fine(spec_with):
+    assert spec_with(RESULTS_ROOT="/a b/c").roots.results == "/a b/c"
+
+
+def test_work_and_results_apart(spec_with):
+    with pytest.raises(OptionError, match="share a folder"):
+        spec_with(WORK_ROOT="x", RESULTS_ROOT="./x")
