@@ -235,7 +235,8 @@ def main(argv: list[str]) -> int:
             "no such verb",
             option="kconfig.py",
             value=" ".join(argv),
-            expected="defconfig NAME, defconfig-file FILE, olddefconfig, menuconfig, savedefconfig, extra-vars",
+            expected="defconfig NAME, defconfig-file FILE, olddefconfig, menuconfig, "
+            "savedefconfig, extra-vars",
         )
     if verb != "menuconfig" or config.exists():
         apply(kconf, ours(kconf, read(source)))

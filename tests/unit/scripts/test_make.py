@@ -146,7 +146,7 @@ def test_defconfig_needs_a_file(make):
     done, calls = make("defconfig")
     assert done.returncode == 2 and "FROM=FILE" in done.stderr and not calls
     done, calls = make("defconfig", "FROM=a b")
-    assert calls == [f"python scripts/kconfig.py defconfig-file a b"]
+    assert calls == ["python scripts/kconfig.py defconfig-file a b"]
 
 
 def test_distclean_keeps_results(make):
