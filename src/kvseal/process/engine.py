@@ -35,7 +35,7 @@ from kvseal.process.interrupts import shielded
 from kvseal.process.leftovers import ENGINE_VARIABLE, RUN_VARIABLE, run_processes
 from kvseal.process.logs import log_tail
 from kvseal.process.progress import Progress
-from kvseal.process.segments import remove_segments, segments
+from kvseal.process.segments import remove_segments, remove_unmapped, segments
 from kvseal.process.tree import command_line, send
 
 _SHIM = (
@@ -100,6 +100,7 @@ class EngineProcess:
         self._unread = b""
         self._failure = ""
         self._last: dict[str, Any] = {}
+        self._segments: list[str] = []
         self._report: StopReport | None = None
         segments(self._shared_memory)  # refuses a name that is not ours before anything starts
 
@@ -261,7 +262,11 @@ class EngineProcess:
             status=self.status,
             terminated=tuple(self._last.get("terminated", ())),
             killed=(*self._last.get("killed", ()), *swept),
-            segments=(*self._last.get("segments", ()), *remove_segments(self._shared_memory)),
+            segments=(
+                *self._last.get("segments", ()),
+                *remove_segments(self._shared_memory),
+                *remove_unmapped(self._segments),
+            ),
             seconds=time.monotonic() - begin,
         )
         left = self._mine()
@@ -312,6 +317,8 @@ class EngineProcess:
                 self.pid = self._last["pid"]
             elif self._last["event"] == "failed":
                 self._failure = self._last["message"]
+            elif self._last["event"] == "segments":
+                self._segments = self._last["names"]
             elif self._last["event"] == "exited":
                 self.status = self._last["status"]
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared-memory segments that a run of ours made, found by name and removed.
+"""Shared-memory segments that a run of ours made, found and removed.
 
-A segment outlives the process that made it, and a killed LMCache server leaves
-gigabytes of memory behind in /dev/shm. Programs put a prefix of their own
-before the name they are given (`lmcache_l1_pool_NAME`), so a segment is ours
-when its file name holds a name that only this run used. Anything shorter or
-less particular than that is refused, so a stranger's segment is never removed.
+A segment outlives the process that made it, and a killed engine leaves
+gigabytes of memory behind in /dev/shm. A segment is ours in one of two ways.
+Its file name holds a name that only this run used: programs put a prefix of
+their own before a name they are given. Or it came after the start of a tree of
+ours that was seen to map it: on CPU vLLM's worker moves its KV cache into
+`lmcache_kv_PID_N`, and its message queues are `psm_…`. The second kind is
+removed only once no process at all maps it. A stranger's is never touched.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kvseal.errors import OptionError
+from kvseal.process.tree import PROC, processes
 
 SHM = Path("/dev/shm")  # noqa: S108  (where POSIX shared memory is on Linux: shm_overview(7))
 
@@ -35,17 +38,53 @@ def segments(names: Iterable[str]) -> list[str]:
         OptionError: a name is not one of ours (`kvseal_` and at least 8 more characters).
     """
     wanted = [_checked(name) for name in names]
-    try:
-        present = sorted(entry.name for entry in SHM.iterdir())
-    except OSError:
-        return []
-    return [name for name in present if any(part in name for part in wanted)]
+    return [name for name in sorted(present()) if any(part in name for part in wanted)]
 
 
 def remove_segments(names: Iterable[str]) -> list[str]:
     """Remove the segments that hold one of `names`; return the file names removed."""
     removed = []
     for name in segments(names):
+        with contextlib.suppress(OSError):
+            (SHM / name).unlink()
+            removed.append(name)
+    return removed
+
+
+def present() -> set[str]:
+    """Return the file names in /dev/shm."""
+    try:
+        return {entry.name for entry in SHM.iterdir()}
+    except OSError:
+        return set()
+
+
+def mapped(pid: int) -> set[str]:
+    """Return the segments that process `pid` maps and that still have their name.
+
+    Source: proc(5), /proc/[pid]/maps; a removed file ends in ` (deleted)`.
+    """
+    try:
+        lines = (PROC / str(pid) / "maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return set()
+    paths = (line[line.find("/") :] for line in lines if "/" in line)
+    beginning = f"{SHM}/"
+    return {
+        path.removeprefix(beginning)
+        for path in paths
+        if path.startswith(beginning) and not path.endswith(" (deleted)")
+    }
+
+
+def remove_unmapped(names: Iterable[str]) -> list[str]:
+    """Remove those of `names` that no process maps any more; return them."""
+    left = set(names) & present()
+    if left:
+        for pid in processes():
+            left -= mapped(pid)
+    removed = []
+    for name in sorted(left):
         with contextlib.suppress(OSError):
             (SHM / name).unlink()
             removed.append(name)

@@ -12,8 +12,8 @@ the last two are how a driver that was killed outright still leaves nothing.
 The engine in turn gets SIGKILL should the supervisor die first.
 
 Protocol: one JSON line on standard input (see `Order`), later lines
-`stop SECONDS`; JSON lines on standard output: started | failed, exited,
-stopped. Standard error is the engine's log.
+`stop SECONDS`; JSON lines on standard output: started | failed, segments,
+exited, stopped. Standard error is the engine's log.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from kvseal.process.segments import remove_segments
+from kvseal.process.segments import mapped, present, remove_segments, remove_unmapped
 from kvseal.process.tree import Process, descendants, send
 
 PR_SET_PDEATHSIG = 1
@@ -40,6 +40,9 @@ PR_SET_CHILD_SUBREAPER = 36
 
 ORPHAN_GRACE_SECONDS = 10.0
 """How long an engine may take to end by itself when its driver is gone."""
+
+LOOK_SECONDS = 5.0
+"""How often to note which shared memory the tree maps: a crash leaves nobody to ask."""
 
 KILL_SECONDS = 15.0
 """How long after SIGKILL a process may take; one in uninterruptible I/O can't be ended."""
@@ -77,6 +80,8 @@ class Supervisor:
         self.leader = 0
         self.leader_status: int | None = None
         self.pending = b""
+        self.former_segments = present()
+        self.segments: set[str] = set()
 
     def start(self) -> bool:
         """Start the engine; False, said on standard output, when it can't be executed."""
@@ -108,6 +113,15 @@ class Supervisor:
         say({"event": "started", "pid": engine.pid})
         return True
 
+    def look(self) -> None:
+        """Note the shared memory that the tree maps and that was not there before it."""
+        seen = set(self.segments)
+        for process in self.tree():
+            seen |= mapped(process.pid) - self.former_segments
+        if seen != self.segments:
+            self.segments = seen
+            say({"event": "segments", "names": sorted(seen)})
+
     def reap(self) -> None:
         """Collect every child that has ended; report the engine's own end once."""
         while True:
@@ -128,8 +142,12 @@ class Supervisor:
 
     def watch(self, wakeup: int) -> float:
         """Wait until there is a reason to stop; return the seconds of grace to give."""
+        looked = time.monotonic()
         while True:
             ready, _, _ = select.select([0, wakeup], [], [], 1.0)
+            if wakeup in ready or time.monotonic() - looked >= LOOK_SECONDS:
+                self.look()
+                looked = time.monotonic()
             if wakeup in ready:
                 numbers = os.read(wakeup, 512)
                 if signal.SIGTERM in numbers:
@@ -160,6 +178,7 @@ class Supervisor:
 
     def stop(self, grace_seconds: float) -> dict[str, Any]:
         """End the whole tree: SIGTERM, wait, SIGKILL until nothing is left."""
+        self.look()
         terminated = self.signal_all(self.tree(), signal.SIGTERM)
         deadline = time.monotonic() + grace_seconds
         left = self.tree()
@@ -180,7 +199,10 @@ class Supervisor:
             "terminated": sorted(terminated),
             "killed": sorted(killed),
             "survivors": [process.pid for process in left],
-            "segments": remove_segments(self.order.shared_memory),
+            "segments": [
+                *remove_segments(self.order.shared_memory),
+                *remove_unmapped(self.segments),
+            ],
         }
 
     def signal_all(self, targets: list[Process], number: int) -> set[int]:

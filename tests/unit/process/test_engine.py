@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """EngineProcess against real processes that misbehave in the ways engines do."""
 
+import mmap
 import os
 import signal
 import subprocess
@@ -193,6 +194,62 @@ def test_named_segments_go_and_others_stay(tmp_path: Path, run_id: str) -> None:
         assert stranger.exists()
     finally:
         stranger.unlink()
+
+
+# Makes segments under names of its own and maps them, as vLLM's worker does.
+MAPPER = """
+import mmap, time
+memory = []
+for path in {paths!r}:
+    with open(path, "w+b") as file:
+        file.truncate(4096)
+        memory.append(mmap.mmap(file.fileno(), 4096))
+print("mapped", flush=True)
+time.sleep(300)
+"""
+
+
+@pytest.mark.parametrize("how", ["stop", "leader killed", "supervisor killed"])
+def test_segments_that_the_tree_mapped_go_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    path = SHM / f"lmcache_kv_test_{os.getpid()}_{tmp_path.name}"
+    log = tmp_path / "l"
+    try:
+        with EngineProcess("toy", program(MAPPER.format(paths=[str(path)])), env={}, log=log,
+                           stop_seconds=5) as engine:
+            engine.wait_ready(says(log, "mapped"), timeout_seconds=20)
+            assert engine.pid is not None
+            if how != "stop":
+                wait_for(lambda: engine.poll() is None and engine._segments != [], seconds=30)
+                victim = engine.pid if how == "leader killed" else processes()[engine.pid].parent
+                os.kill(victim, signal.SIGKILL)
+                wait_for(lambda: engine.poll() is not None)
+            assert path.exists()
+        assert engine.stop().segments == (path.name,)
+        assert not path.exists()
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def test_segments_that_were_there_before_or_that_another_maps_stay(tmp_path: Path) -> None:
+    name = f"lmcache_kv_test_{os.getpid()}_{tmp_path.name}"
+    before, shared = SHM / f"{name}_before", SHM / f"{name}_shared"
+    before.write_bytes(b"x" * 4096)
+    try:
+        text = MAPPER.format(paths=[str(before), str(shared)])
+        log = tmp_path / "l"
+        with EngineProcess("toy", program(text), env={}, log=log, stop_seconds=5) as engine:
+            engine.wait_ready(says(log, "mapped"), timeout_seconds=20)
+            with shared.open("r+b") as file:
+                memory = mmap.mmap(file.fileno(), 4096)
+        assert engine.stop().segments == ()
+        assert before.exists()
+        assert shared.exists()
+        memory.close()
+    finally:
+        before.unlink(missing_ok=True)
+        shared.unlink(missing_ok=True)
 
 
 def test_a_segment_name_that_is_not_ours_is_refused(tmp_path: Path) -> None:

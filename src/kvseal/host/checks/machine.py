@@ -55,28 +55,31 @@ def host_memory(facts: HostFacts, spec: RunSpec) -> Outcome:
         return undecided(name, facts.memory.reason, needed)
     found = (f"{gib(facts.memory.value.free_bytes)} available of "
              f"{gib(facts.memory.value.total_bytes)} ({facts.memory.source})")
-    options = [symbols_of("lmcache.l1_gib")]
-    if spec.device == "cpu":
-        options.append(symbols_of("vllm.cpu_kv_gib"))
     return judged(
         name, facts.memory.value.free_bytes >= size, found, needed,
-        [f"lower {' or '.join(options)}, or end other programs"],
+        [f"lower {' or '.join(_cache_options(spec))}, or end other programs"],
     )
 
 
+def _cache_options(spec: RunSpec) -> list[str]:
+    options = [symbols_of("lmcache.l1_gib")]
+    if spec.device == "cpu":
+        options.append(symbols_of("vllm.cpu_kv_gib"))
+    return options
+
+
 def shared_memory(facts: HostFacts, spec: RunSpec) -> Outcome:
-    """Shared memory holds LMCache's L1 pool, which is one segment, whole from the start."""
+    """Shared memory holds LMCache's L1 pool, whole from the start, and on CPU vLLM's KV cache."""
     name = "shared memory in /dev/shm"
-    size = spec.lmcache.l1_gib * GIB * (100 + needs.SHM_MARGIN_PERCENT) // 100
-    needed = f"{gib(size)}: {spec.lmcache.l1_gib} GiB L1 pool and {needs.SHM_MARGIN_PERCENT} %"
+    size, words = needs.shared_memory_bytes(spec)
+    needed = f"{gib(size)}: {words}"
     if facts.shared_memory.value is None:
         return judged(
             name, False, facts.shared_memory.reason, needed,
             ["mount a tmpfs there: LMCache's L1 pool is POSIX shared memory"],
         )
     space = facts.shared_memory.value
-    option = symbols_of("lmcache.l1_gib")
-    remedies = [f"lower {option}"]
+    remedies = [f"lower {' or '.join(_cache_options(spec))}"]
     if space.total_bytes < size:
         remedies.append(
             f"or make it larger: `mount -o remount,size={size // GIB + 1}G /dev/shm`, in a "

