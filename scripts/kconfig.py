@@ -270,3 +270,12 @@ if __name__ == "__main__":
     except KvsealError as problem:
         print(problem, file=sys.stderr)
         sys.exit(problem.exit_status)
+    except OSError as problem:
+        print(
+            f"{problem.filename or config_path()} can't be written: {problem.strerror}\n"
+            "  remedy:   make room, or let this user write there; nothing was changed",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kvseal.errors import OptionError
+from kvseal.errors import OptionError, PrerequisiteError
 from kvseal.spec import archive, freshness, installer
 from kvseal.spec.runspec import RunSpec
 from kvseal.spec.translate import Surroundings, translate
@@ -47,6 +47,19 @@ def run(args: argparse.Namespace) -> int:
             expected="a file name",
             remedy="kvseal spec --vars extra_vars.yaml --out run-spec.json",
         )
+    try:
+        return _write(args)
+    except OSError as error:
+        raise PrerequisiteError(
+            f"the run spec can't be made: {error}",
+            option="--out",
+            value=str(args.out),
+            expected="a folder with room that this user may write in",
+            remedy="make room, or choose another folder; an older run spec is as it was",
+        ) from None
+
+
+def _write(args: argparse.Namespace) -> int:
     checkout = args.checkout.resolve()
     path, sha256 = archive.write_archive(checkout / "src" / "kvseal", checkout / "build")
     around = Surroundings(

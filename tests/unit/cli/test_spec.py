@@ -90,3 +90,11 @@ def test_missing_options_are_refused(checkout):
     assert main(["spec", "--up-to-date", str(checkout / "none.json")]) == 2
     with pytest.raises(SystemExit):
         main(["spec"])
+
+
+def test_folder_that_can_not_be_written_is_told(checkout, capsys):
+    (checkout / "build").write_text("in the way")
+    assert make_spec(checkout) == 2
+    text = capsys.readouterr().err
+    assert "can't be made" in text and "remedy:" in text
+    assert not (checkout / "run-spec.json").exists()
