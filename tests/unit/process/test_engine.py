@@ -269,6 +269,8 @@ def test_a_killed_supervisor_takes_its_engine_along_and_stop_finds_the_rest(
     assert engine.pid is not None
     os.kill(processes()[engine.pid].parent, signal.SIGKILL)
     wait_for(lambda: engine.poll() == -signal.SIGKILL)
+    leader = engine.pid
+    wait_for(lambda: gone({leader}))
     report = engine.stop()
     assert report.killed, "the children that outlived the supervisor"
     assert gone(tree)
