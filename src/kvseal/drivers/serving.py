@@ -22,14 +22,14 @@ from kvseal.compaction.rope_parameters import RopeParameters
 from kvseal.compaction.snapkv import SnapKV
 from kvseal.engines.completions import Completion, CompletionClient
 from kvseal.engines.geometry import ModelShape
-from kvseal.engines.lmcache import running_lmcache
+from kvseal.engines.lmcache import started_lmcache
 from kvseal.engines.lmcache_http import LMCacheHTTP
 from kvseal.engines.sdk import KVCacheSDK
-from kvseal.engines.vllm import running_vllm
+from kvseal.engines.vllm import started_vllm
 from kvseal.errors import EngineError
 from kvseal.models.directory import ModelDirectory
 from kvseal.process import segment_name
-from kvseal.spec.rules import cached_prefix_tokens
+from kvseal.spec.workload_rules import cached_prefix_tokens
 from kvseal.spec.runspec import RunSpec
 
 STORE_POLL_SECONDS = 0.05
@@ -183,18 +183,28 @@ def serving(
     python = sys.executable
     segment = segment_name(run_id)
     with (
-        running_lmcache(
-            spec, python=python, log=logs / "lmcache.log", segment=segment
+        started_lmcache(
+            spec, python=python, log=logs / "lmcache.log", segment=segment, run_id=run_id
         ) as lmcache,
-        running_vllm(
-            spec, python=python, model=model.path, log=logs / "vllm.log", lmcache=lmcache
+        started_vllm(
+            spec,
+            python=python,
+            model=model.path,
+            log=logs / "vllm.log",
+            lmcache=lmcache.endpoint,
+            run_id=run_id,
         ) as vllm,
-        KVCacheSDK(
-            url=lmcache.url,
-            http_url=lmcache.http_url,
+    ):
+        # vLLM spends its first half minute on imports and weights, so both
+        # start at once; it asks for the cache server only after that.
+        lmcache.wait_ready()
+        vllm.wait_ready()
+        with KVCacheSDK(
+            url=lmcache.endpoint.url,
+            http_url=lmcache.endpoint.http_url,
             model_name=str(model.path),
             shape=ModelShape.from_config(config),
             device=spec.device,
-        ) as sdk,
-    ):
-        yield Serving(spec, model, vllm.client(), LMCacheHTTP(lmcache.http_url), sdk, rope)
+        ) as sdk:
+            cache = LMCacheHTTP(lmcache.endpoint.http_url)
+            yield Serving(spec, model, vllm.endpoint.client(), cache, sdk, rope)

@@ -38,11 +38,6 @@ class LMCacheEndpoint:
         """Base URL of status, configuration and cache control."""
         return f"http://{self.host}:{self.http_port}"
 
-    @property
-    def metrics_url(self) -> str:
-        """URL of the Prometheus page."""
-        return f"http://{self.host}:{self.metrics_port}/metrics"
-
     def ready(self) -> bool:
         """True once the server reports itself healthy."""
         try:
@@ -73,15 +68,35 @@ def server_command(
     ]
 
 
+@dataclass(frozen=True)
+class LMCacheServer:
+    """A started server; `wait_ready` returns once it answers."""
+
+    endpoint: LMCacheEndpoint
+    process: EngineProcess
+    timeout_seconds: float
+
+    def wait_ready(self) -> None:
+        """Wait until the server reports itself healthy.
+
+        Raises:
+            EngineError: when it exits or stays unready; the message ends with its last log lines.
+        """
+        self.process.wait_ready(
+            self.endpoint.ready,
+            timeout_seconds=self.timeout_seconds,
+            option="WORKFLOW_KNLP_LMCACHE_SNAPKV_LMCACHE_START_TIMEOUT",
+        )
+
+
 @contextmanager
-def running_lmcache(
-    spec: RunSpec, *, python: str, log: Path, segment: str
-) -> Iterator[LMCacheEndpoint]:
-    """Run an LMCache server for the length of a `with` block.
+def started_lmcache(
+    spec: RunSpec, *, python: str, log: Path, segment: str, run_id: str
+) -> Iterator[LMCacheServer]:
+    """Start an LMCache server for the length of a `with` block.
 
     Raises:
-        EngineError: when it exits or is not healthy within
-            `spec.lmcache.start_timeout_seconds`; the message ends with its last log lines.
+        EngineError: when it can't be started.
     """
     lmcache = spec.lmcache
     endpoint = LMCacheEndpoint(
@@ -92,7 +107,11 @@ def running_lmcache(
         environment["CUDA_VISIBLE_DEVICES"] = spec.vllm.visible_devices
     command = server_command(spec, python, endpoint, segment)
     with EngineProcess(
-        "LMCache server", command, env=environment, log=log, shared_memory=(segment,)
+        "LMCache server",
+        command,
+        env=environment,
+        log=log,
+        shared_memory=(segment,),
+        run_id=run_id,
     ) as process:
-        process.wait_ready(endpoint.ready, timeout_seconds=lmcache.start_timeout_seconds)
-        yield endpoint
+        yield LMCacheServer(endpoint, process, lmcache.start_timeout_seconds)

@@ -119,24 +119,48 @@ def lmcache_connector(lmcache: LMCacheEndpoint) -> dict[str, object]:
     }
 
 
+@dataclass(frozen=True)
+class VLLMServer:
+    """A started server; `wait_ready` returns once it answers."""
+
+    endpoint: VLLMEndpoint
+    process: EngineProcess
+    timeout_seconds: float
+
+    def wait_ready(self) -> None:
+        """Wait until the server passes its own health check.
+
+        Raises:
+            EngineError: when it exits or stays unready; the message ends with its last log lines.
+        """
+        self.process.wait_ready(
+            self.endpoint.ready,
+            timeout_seconds=self.timeout_seconds,
+            option="WORKFLOW_KNLP_LMCACHE_SNAPKV_VLLM_START_TIMEOUT",
+        )
+
+
 @contextmanager
-def running_vllm(
+def started_vllm(
     spec: RunSpec,
     *,
     python: str,
     model: Path,
     log: Path,
     lmcache: LMCacheEndpoint | None,
-) -> Iterator[VLLMEndpoint]:
-    """Run a vLLM server for the length of a `with` block.
+    run_id: str,
+) -> Iterator[VLLMServer]:
+    """Start a vLLM server for the length of a `with` block.
+
+    `lmcache` None means no KV transfer at all.
 
     Raises:
-        EngineError: when it exits or is not ready within
-            `spec.vllm.start_timeout_seconds`; the message ends with its last log lines.
+        EngineError: when it can't be started.
     """
     endpoint = VLLMEndpoint("127.0.0.1", spec.vllm.port or free_port())
     connector = None if lmcache is None else lmcache_connector(lmcache)
     command = serve_command(spec, python, model, endpoint.port, connector)
-    with EngineProcess("vLLM", command, env=serve_environment(spec), log=log) as process:
-        process.wait_ready(endpoint.ready, timeout_seconds=spec.vllm.start_timeout_seconds)
-        yield endpoint
+    with EngineProcess(
+        "vLLM", command, env=serve_environment(spec), log=log, run_id=run_id
+    ) as process:
+        yield VLLMServer(endpoint, process, spec.vllm.start_timeout_seconds)

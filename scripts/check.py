@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make check`: lint, unit tests, the README's first command, tests on real engines.
+
+Every phase runs even when one before it failed, as far as it can, and the end
+says which did and how long each took. The engines' environment is the one
+that the README's command builds, so it is never installed twice.
+
+    scripts/check [PHASE …]      all phases, or those named
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+WORK = CHECKOUT / "build" / "check"
+COPY = WORK / "checkout"
+"""A copy of the checkout, so that a check never touches the user's .config and results."""
+PROFILE = "lmcache-snapkv-cpu"
+
+
+def run(*command: str, cwd: Path = CHECKOUT, env: dict[str, str] | None = None) -> bool:
+    """Run one command with its output in view; True when it succeeded."""
+    print("+", *command, flush=True)
+    return subprocess.run(command, cwd=cwd, env={**os.environ, **(env or {})}).returncode == 0
+
+
+def lint() -> bool:
+    """Style and types of the program, its roles and its scripts."""
+    sources = ["src", "tests", "scripts"]
+    return all(
+        [
+            run("ruff", "check", *sources),
+            run("ruff", "format", "--check", *sources),
+            run("mypy"),
+            run("yamllint", "--strict", "playbooks", "roles"),
+            run("ansible-lint", "--offline", "-q"),
+        ]
+    )
+
+
+def unit() -> bool:
+    """Unit tests that need no engine package."""
+    return run(sys.executable, "-m", "pytest", "tests/unit")
+
+
+def ansible() -> bool:
+    """The play over Ansible's local connection, with faults that real verbs don't make."""
+    return run(sys.executable, "-m", "pytest", "tests/ansible")
+
+
+def comparison() -> bool:
+    """The README's first command in a copy of this checkout, and what it left behind."""
+    shutil.rmtree(WORK, ignore_errors=True)
+    COPY.mkdir(parents=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        check=True,
+    ).stdout
+    for name in filter(None, listed.decode().split("\0")):
+        if (CHECKOUT / name).is_file():
+            (COPY / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(CHECKOUT / name, COPY / name)
+    return run(
+        sys.executable, "-m", "pytest", "tests/e2e", env={"KVSEAL_CHECK_CHECKOUT": str(COPY)}
+    )
+
+
+def engines() -> bool:
+    """Tests inside the engine environment: tensors against other code, and running engines."""
+    spec_file = COPY / "run-spec.json"
+    if not spec_file.is_file():
+        print(f"no {spec_file}: the phase `comparison` makes it, and the engine environment")
+        return False
+    spec = json.loads(spec_file.read_text(encoding="utf-8"))
+    python = Path(spec["environment"]["path"]) / "bin" / "python"
+    extra = WORK / "engine-dev"
+    install = [
+        *("uv", "pip", "install", "--quiet", "--python", str(python), "--target", str(extra)),
+        *("--no-deps", "--require-hashes", "-r", "requirements/engine-dev.txt"),
+    ]
+    if not run(*install, env=installer_settings()):
+        return False
+    environment = {
+        "PYTHONPATH": f"{CHECKOUT / 'src'}:{extra}",
+        "KVSEAL_CHECK_SPEC": str(spec_file),
+        "HF_HUB_OFFLINE": "1",
+    }
+    folders = ["tests/unit/compaction", "tests/unit/layouts", "tests/unit/engines", "tests/engines"]
+    present = [folder for folder in folders if (CHECKOUT / folder).is_dir()]
+    return run(str(python), "-m", "pytest", *present, env=environment)
+
+
+def installer_settings() -> dict[str, str]:
+    """The user's pip settings as uv's variables."""
+    sys.path.insert(0, str(CHECKOUT / "src"))
+    from kvseal.spec import installer
+
+    return installer.translate(
+        installer.read_pip_config(sys.executable), os.environ, locked=True
+    ).variables
+
+
+PHASES: dict[str, Callable[[], bool]] = {
+    phase.__name__: phase for phase in (lint, unit, ansible, comparison, engines)
+}
+
+
+def main(names: Iterable[str]) -> int:
+    """Run the phases and print a table of them; 0 when all passed, 2 for an unknown phase."""
+    chosen = list(names) or list(PHASES)
+    unknown = sorted(set(chosen) - set(PHASES))
+    if unknown:
+        print(f"unknown phase {', '.join(unknown)}; known: {', '.join(PHASES)}", file=sys.stderr)
+        return 2
+    table = []
+    for name in chosen:
+        print(f"\n=== {name}: {PHASES[name].__doc__}", flush=True)
+        started = time.monotonic()
+        passed = PHASES[name]()
+        table.append((name, passed, time.monotonic() - started))
+    print("\n=== make check")
+    for name, passed, seconds in table:
+        print(f"{'PASS' if passed else 'FAIL'}  {name:12} {seconds:7.1f} s")
+    total = sum(seconds for *_, seconds in table)
+    print(f"      {'total':12} {total:7.1f} s", flush=True)
+    return 0 if all(passed for _, passed, _ in table) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
