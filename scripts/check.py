@@ -29,7 +29,8 @@ PROFILE = "lmcache-snapkv-cpu"
 def run(*command: str, cwd: Path = CHECKOUT, env: dict[str, str] | None = None) -> bool:
     """Run one command with its output in view; True when it succeeded."""
     print("+", *command, flush=True)
-    return subprocess.run(command, cwd=cwd, env={**os.environ, **(env or {})}).returncode == 0
+    environment = {**os.environ, **(env or {})}
+    return subprocess.run(command, cwd=cwd, env=environment, check=False).returncode == 0
 
 
 def lint() -> bool:
