@@ -13,7 +13,7 @@ MAX_REASONS = 8
 
 def summary(result: Mapping[str, Any], name: str) -> str:
     """Return the summary of one run as lines of text."""
-    lines = [f"{result['verdict']}  {name}", verdict_sentence(result), ""]
+    lines = [f"{result['verdict']}  {printable(name)}", printable(verdict_sentence(result)), ""]
     lines += table([HEADINGS, *arm_table(result)])
     reasons = result["reasons"]
     if reasons:

@@ -46,7 +46,8 @@ def _signed(estimate: Mapping[str, Any] | None, scale: Any, unit: str, digits: i
 
     def text(value: float) -> str:
         shown = f"{scale(value):+.{digits}f}".replace("-", MINUS)
-        return shown.replace("+", "") if not shown.strip("+0." + MINUS) else shown
+        # Nothing has no sign, whichever side it was rounded from.
+        return shown if shown.strip("+0." + MINUS) else shown[1:]
 
     if estimate["low"] is None:
         return text(estimate["value"]) + unit

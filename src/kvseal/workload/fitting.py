@@ -20,6 +20,8 @@ from kvseal.workload.prompt import Tokenizer
 
 PADDING_START = "Also seen:"
 PADDING_WORDS = ("rain", "snow", "sand", "wood", "glass", "stone", "salt", "a", "to", "ice", "so")
+ROTATING_WORDS = 7
+"""How many of them, from the first, a line of padding goes through; the others end it."""
 MAX_RETRIES = 4
 
 
@@ -126,25 +128,23 @@ def _most_sentences(length: Callable[[int], int], tokens: int) -> int:
 def _padding(length: Callable[[str], int], tokens: int) -> str | None:
     """Return a line of words that brings the text to `tokens`, or None if there is none."""
 
-    def line(words: list[str]) -> str:
-        return f"{PADDING_START} {' '.join(words)}."
+    def line(count: int, tail: tuple[str, ...] = ()) -> str:
+        body = [PADDING_WORDS[position % ROTATING_WORDS] for position in range(count)]
+        return f"{PADDING_START} {' '.join([*body, *tail])}."
 
-    words = [PADDING_WORDS[0]]
-    missing = tokens - length(line(words))
+    missing = tokens - length(line(1))
     if missing < 0:
         return None
-    while missing > 0:
-        # One common word is one token to most tokenizers; where it is more, the
-        # next round takes some away or the pairs below settle the rest.
-        more = range(len(words), len(words) + max(1, missing // 2))
-        longer = words + [PADDING_WORDS[position % 7] for position in more]
-        if length(line(longer)) > tokens:
-            break
-        words, missing = longer, tokens - length(line(longer))
-    if missing == 0:
-        return line(words)
-    for tail in product(("", *PADDING_WORDS), repeat=3):
-        candidate = words + [word for word in tail if word]
-        if length(line(candidate)) == tokens:
-            return line(candidate)
+    # One common word is one token to most tokenizers, so this is nearly always it.
+    if length(line(1 + missing)) == tokens:
+        return line(1 + missing)
+    low, high = 1, 2 + missing
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if length(line(middle)) <= tokens else (low, middle)
+    base = max(1, low - 2)
+    for size in range(4):
+        for tail in product(PADDING_WORDS, repeat=size):
+            if length(line(base, tail)) == tokens:
+                return line(base, tail)
     return None

@@ -24,7 +24,7 @@ NAMES = (
 class KeyValue:
     """`pairs` names with a number of `digits` digits each, one asked for."""
 
-    pairs: int = 4
+    pairs: int = 2
     digits: int = 4
     name = "key_value"
     kind = "key_value"

@@ -37,7 +37,8 @@ class MultiNeedle:
         facts = [
             Fact(
                 0.05 + 0.85 * draws.fraction(),
-                f"The pass key of the {thing} is {key}. Remember: the {thing} opens with {key}.",
+                f"The pass key of the {thing} is {key}. Remember it. "
+                f"{key} is the pass key of the {thing}.",
             )
             for thing, key in zip(things, keys, strict=True)
         ]

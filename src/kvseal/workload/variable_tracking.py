@@ -41,6 +41,7 @@ class VariableTracking:
         return Composition(
             header=opening,
             facts=tuple(Fact(depth, link) for depth, link in zip(depths, links, strict=True)),
-            question=f"As a number, the code of {names[-1]} is:",
+            question=f"Question: what number is the code of {names[-1]}? "
+            f"Answer: the code of {names[-1]} is the number",
             expected=(value,),
         )

@@ -107,7 +107,7 @@ def test_bootstrap_is_the_same_each_time_and_known():
 def test_bootstrap_covers_a_mean_about_as_often_as_it_says():
     import random
 
-    draws, hits = random.Random(7), 0
+    draws, hits = random.Random(7), 0  # noqa: S311
     for _ in range(60):
         rows = [draws.gauss(5, 2) for _ in range(30)]
         found = bootstrap(rows, mean)
