@@ -18,7 +18,6 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
 
 import torch
 
@@ -156,7 +155,7 @@ class KVCacheSDK:
             LayoutError: when the tensor is not in this engine's layout.
         """
         started = time.monotonic()
-        self.layout.unpack(packed)  # refuses a wrong shape, dtype or cut block
+        self.layout.check(packed)
         tokens = list(token_ids)
         if len(tokens) != packed.shape[2] or len(tokens) % self.chunk_size_tokens:
             raise StoreError(
@@ -211,34 +210,18 @@ class KVCacheSDK:
     def __enter__(self) -> KVCacheSDK:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _channel(self, kind: str) -> SDKChannel:
         if kind not in self._channels:
-            kv = self.geometry.kv
-            block = kv.block_size_tokens
-            slot: tuple[int, ...]
-            if kind == "query":
-                slot = (1, block, self.geometry.query_width)
-            elif self.layout.planes == 1:
-                slot = (1, kv.kv_heads, block, 2 * kv.head_size)
-            else:
-                slot = (1, 2, kv.kv_heads, block, kv.head_size)
             url, timeout = self._address
             channel = open_channel(
                 kind,
                 url=url,
                 model_name=self.model_name,
-                layer_block=torch.zeros(slot, dtype=kv.dtype),
-                layers=kv.layers,
-                heads=kv.kv_heads if kind == "kv" else 1,
-                block_size_tokens=block,
+                geometry=self.geometry,
+                planes=self.layout.planes,
                 server=self.server,
                 timeout_seconds=timeout,
             )

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from kvseal.engines.geometry import EngineGeometry
 from kvseal.engines.lmcache_http import LMCacheHTTP
 from kvseal.engines.sdk_transport import SDKChannel
 from kvseal.errors import EngineError
@@ -26,10 +27,8 @@ def open_channel(
     *,
     url: str,
     model_name: str,
-    layer_block: torch.Tensor,
-    layers: int,
-    heads: int,
-    block_size_tokens: int,
+    geometry: EngineGeometry,
+    planes: int,
     server: LMCacheHTTP,
     timeout_seconds: float,
 ) -> Iterator[SDKChannel]:
@@ -37,10 +36,8 @@ def open_channel(
 
     Args:
         kind: `kv` or `query`.
-        layer_block: one block of one layer, in the shape that LMCache's format
-            detection on CPU takes for the wanted number of planes and width.
-        layers: how many such layers there are.
-        heads: heads in `layer_block`.
+        geometry: sizes of the engine's KV cache and queries.
+        planes: of the KV layout, 1 or 2.
 
     Raises:
         EngineError: when LMCache's client can't register.
@@ -53,6 +50,17 @@ def open_channel(
         create_transfer_context,
     )
 
+    kv = geometry.kv
+    block = kv.block_size_tokens
+    # One block of a layer, in the shape that LMCache's format detection on CPU takes for
+    # the wanted planes and width. It is never read or written.
+    shape: tuple[int, ...]
+    if kind == "query":
+        shape = (1, block, geometry.query_width)
+    elif planes == 1:
+        shape = (1, kv.kv_heads, block, 2 * kv.head_size)
+    else:
+        shape = (1, 2, kv.kv_heads, block, kv.head_size)
     with ExitStack() as stack:
         try:
             context = LMCacheSDKContext(
@@ -67,12 +75,12 @@ def open_channel(
             context._num_kv_readers = 1
             hints = LayoutHints(
                 kv_layout="HND",
-                num_kv_heads=heads,
-                tokens_per_block=block_size_tokens,
-                head_dim=layer_block.shape[-1],
+                num_kv_heads=kv.kv_heads if kind == "kv" else 1,
+                tokens_per_block=block,
+                head_dim=shape[-1],
             )
-            caches = {f"layer.{index}": layer_block.clone() for index in range(layers)}
-            blocks = context.chunk_size // block_size_tokens
+            caches = {f"layer.{i}": torch.zeros(shape, dtype=kv.dtype) for i in range(kv.layers)}
+            blocks = context.chunk_size // block
             transfer = _register(context, caches, blocks, hints, create_transfer_context)
         except (LMCacheSDKError, TimeoutError, ValueError, OSError) as error:
             raise EngineError(

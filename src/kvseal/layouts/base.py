@@ -100,10 +100,8 @@ class KVLayout(abc.ABC):
         """
         if self.planes == 1 and packed.ndim == 3:
             packed = packed.unsqueeze(0)
-        tokens = packed.shape[2] if packed.ndim == 4 else 0
-        self._expect(packed, (self.planes, self.geometry.layers, tokens, self.width), "SDK tensor")
-        self.check_tokens(tokens)
-        keys, values = self._unpack(packed.contiguous(), tokens)
+        self.check(packed)
+        keys, values = self._unpack(packed.contiguous(), packed.shape[2])
         return keys.contiguous(), values.contiguous()
 
     def pack(self, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -126,6 +124,16 @@ class KVLayout(abc.ABC):
         self.check_tokens(tokens)
         packed = self._pack(keys, values, tokens)
         return packed.reshape(self.planes, geometry.layers, tokens, self.width).contiguous()
+
+    def check(self, packed: torch.Tensor) -> None:
+        """Refuse a tensor that is no `[planes, layers, tokens, width]` of this layout.
+
+        Raises:
+            LayoutError: as `unpack`.
+        """
+        tokens = packed.shape[2] if packed.ndim == 4 else 0
+        self._expect(packed, (self.planes, self.geometry.layers, tokens, self.width), "SDK tensor")
+        self.check_tokens(tokens)
 
     def check_tokens(self, tokens: int) -> None:
         """Refuse a token count that this layout can't hold.
