@@ -75,7 +75,7 @@ def read_run(path: Path) -> RunFolder:
     history = read_history(path / "history.jsonl")
     judgement, anew = judge_again(spec, history, _object(path / "result.json"))
     patches, diff = _object(path / "patches.json") or {}, _text(path / "patches.diff")
-    if diff and sha256_hex(diff.encode()) != patches.get("diff_sha256"):
+    if (diff or patches) and sha256_hex(diff.encode()) != patches.get("diff_sha256"):
         raise EvidenceError(
             "patches.diff is not the one patches.json speaks of",
             value=sha256_hex(diff.encode()),

@@ -112,8 +112,11 @@ def test_another_spec_with_fresh_digests_is_noticed(run, capsys):
     assert "run.spec_differs" in out
 
 
-def test_a_foreign_diff_is_refused(run, capsys):
-    (run / "patches.diff").write_text("--- a\n")
+@pytest.mark.parametrize("text", ["--- a\n", None])
+def test_a_foreign_or_missing_diff_is_refused(run, text, capsys):
+    (run / "patches.diff").unlink()
+    if text is not None:
+        (run / "patches.diff").write_text(text)
     write_manifest(run)
     status, _, error = check(capsys, run)
     assert status == 2

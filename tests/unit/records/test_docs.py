@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/formats names every event, field and reason code that there is."""
+
+from pathlib import Path
+
+import pytest
+
+from kvseal.checkers.reasons import REASONS
+from kvseal.records.events import EVENTS
+from kvseal.records.schemas import load_schema
+
+FORMATS = Path(__file__).parents[3] / "docs" / "formats"
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_history_md_names_each_event_and_what_is_not_plain_from_it(event):
+    text = (FORMATS / "history.md").read_text(encoding="utf-8")
+    assert f"| `{event}` |" in text
+    digests = {"retained_positions_sha256", "retained_token_ids_sha256"}
+    for field in set(EVENTS[event]) - digests:
+        assert f"`{field}`" in text
+
+
+def test_result_md_names_each_reason_code():
+    text = (FORMATS / "result.md").read_text(encoding="utf-8")
+    for code in REASONS:
+        arm, _, name = code.partition(".")
+        assert f"`{name if arm in ('baseline', 'snapkv') else code}`" in text, code
+
+
+def test_result_md_names_each_figure():
+    text = (FORMATS / "result.md").read_text(encoding="utf-8")
+    arm = load_schema("compare-result.v1")["$defs"]["baseline_arm"]["properties"]
+    for name in set(arm) - {"output_tokens", "total_seconds"}:
+        assert name in text
