@@ -16,9 +16,10 @@ says in `failed_when` and `changed_when` what it means.
       separate_stdout: false        # true: standard output is not shown but returned
       chdir: /                      # working directory
 
-Returns `rc`, `ended` (exited, asked, lease, time, lost, busy, unstarted), `log`, `stdout` (only with
-`separate_stdout`) and `seconds`. In check mode the command is not run. Works
-over any connection that can pipeline, with ansible-core 2.15 and newer.
+Returns `rc`, `ended` (exited, asked, lease, time, lost, busy, unstarted),
+`log`, `seconds`, and with `separate_stdout` also `stdout`. In check mode the
+command is not run. Works over any connection that can pipeline, with
+ansible-core 2.15 and newer.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class ActionModule(ActionBase):
     _requires_connection = True
 
     def run(self, tmp=None, task_vars=None):
-        """Run the command; a result as `ansible.builtin.command` gives, without the shown output."""
+        """Run the command; a result like `ansible.builtin.command`'s, less what was shown."""
         result = super().run(tmp, task_vars)
         _, self.order = self.validate_argument_spec(
             argument_spec={
@@ -80,7 +81,9 @@ class ActionModule(ActionBase):
             }
         )
         if self._task.check_mode:
-            result.update(skipped=True, rc=0, ended="exited", stdout="", msg="not run in check mode")
+            result.update(
+                skipped=True, rc=0, ended="exited", stdout="", msg="not run in check mode"
+            )
             return result
         hosts = (task_vars or {}).get("ansible_play_hosts_all", [])
         self.prefix = f"{task_vars['inventory_hostname']}: " if len(hosts) > 1 else ""
@@ -134,7 +137,8 @@ class ActionModule(ActionBase):
             return {
                 "rc": 2,
                 "ended": "busy",
-                "msg": f"another command writes {self.order['log']} (process {holder} on the node)\n"
+                "msg": f"another command writes {self.order['log']} "
+                f"(process {holder} on the node)\n"
                 "  remedy: wait for it, or end that process",
             }
         if started["rc"] != 0:
@@ -174,7 +178,7 @@ class ActionModule(ActionBase):
             pause_seconds = min(LONGEST_POLL_SECONDS, pause_seconds * 1.3)
 
     def _poll(self) -> str | None:
-        """Renew the lease and print new lines; return the state, None when the node did not answer."""
+        """Renew the lease and print new lines; return the state, or None without an answer."""
         answer = self._low_level_execute_command(
             f"touch {self.log}.lease && "
             f"{{ cat {self.log}.status 2>/dev/null || "

@@ -22,6 +22,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 POLL_SECONDS = 0.1
 BUSY_STATUS = 75
@@ -30,21 +31,21 @@ BUSY_STATUS = 75
 def main():
     """Start the order given as JSON in the one argument; print `started` or who is in the way."""
     order = json.loads(sys.argv[1])
-    log = order["log"]
-    os.makedirs(os.path.dirname(log), exist_ok=True)
-    lock = open(log + ".lock", "a+", encoding="utf-8")
+    log = Path(order["log"])
+    log.parent.mkdir(parents=True, exist_ok=True)
+    # Open until this process ends: closing it would drop the lock.
+    lock = beside(log, "lock").open("a+")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         lock.seek(0)
         print("busy", lock.read().strip())
         return BUSY_STATUS
-    for suffix in (".stop", ".status", ".stdout"):
-        if os.path.exists(log + suffix):
-            os.unlink(log + suffix)
-    for path in (log, log + ".lease"):
-        with open(path, "w", encoding="utf-8"):
-            pass
+    for name in ("stop", "status", "stdout"):
+        if beside(log, name).exists():
+            beside(log, name).unlink()
+    log.write_bytes(b"")
+    beside(log, "lease").touch()
     supervisor = os.fork()
     if supervisor > 0:
         lock.truncate(0)
@@ -56,58 +57,61 @@ def main():
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
-    status, reason = supervise(order)
-    with open(log + ".status.new", "w", encoding="utf-8") as file:
-        file.write("%d %s\n" % (status, reason))
-    os.rename(log + ".status.new", log + ".status")
+    status, reason = supervise(order, log)
+    beside(log, "status.new").write_text(f"{status} {reason}\n")
+    beside(log, "status.new").rename(beside(log, "status"))
     os._exit(0)
 
 
-def supervise(order):
+def beside(log, name):
+    """Return the path of `log` with `.name` after it."""
+    return log.with_name(f"{log.name}.{name}")
+
+
+def supervise(order, log):
     """Run the command to its end; return its exit status and why it ended."""
-    log = order["log"]
-    with open(log, "ab") as output:
-        results = open(log + ".stdout", "wb") if order["separate_stdout"] else output
+    results = beside(log, "stdout") if order["separate_stdout"] else log
+    with log.open("ab") as output, results.open("ab") as stdout:
         try:
             child = subprocess.Popen(
                 order["argv"],
                 stdin=subprocess.DEVNULL,
-                stdout=results,
+                stdout=stdout,
                 stderr=output,
                 cwd=order["chdir"],
                 start_new_session=True,
             )
         except OSError as error:
-            output.write(("can't start %s: %s\n" % (order["argv"][0], error)).encode())
+            output.write(f"can't start {order['argv'][0]}: {error}\n".encode())
             return 127, "exited"
-        reason = "exited"
-        deadline = time.monotonic() + order["time_limit_seconds"]
-        kill_at = None
-        while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            time.sleep(POLL_SECONDS)
-            if kill_at is None:
-                stop = reason_to_stop(log, order["lease_seconds"], deadline)
-                if stop is not None:
-                    # Only the command itself: it stops what it started in the right order.
-                    reason = stop
-                    kill_at = time.monotonic() + order["grace_seconds"]
-                    os.kill(child.pid, signal.SIGTERM)
-            elif time.monotonic() > kill_at:
-                os.killpg(child.pid, signal.SIGKILL)
-        # Not reaped yet, so the process group still is this command's own.
-        os.killpg(child.pid, signal.SIGKILL)
-        status = child.wait()
+    reason = "exited"
+    deadline = time.monotonic() + order["time_limit_seconds"]
+    kill_at = None
+    while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        time.sleep(POLL_SECONDS)
+        if kill_at is None:
+            stop = reason_to_stop(log, order["lease_seconds"], deadline)
+            if stop is not None:
+                # Only the command itself: it stops what it started in the right order.
+                reason = stop
+                kill_at = time.monotonic() + order["grace_seconds"]
+                os.kill(child.pid, signal.SIGTERM)
+        elif time.monotonic() > kill_at:
+            os.killpg(child.pid, signal.SIGKILL)
+    # Not reaped yet, so the process group still is this command's own.
+    os.killpg(child.pid, signal.SIGKILL)
+    status = child.wait()
     return (status if status >= 0 else 128 - status), reason
 
 
 def reason_to_stop(log, lease_seconds, deadline):
     """Return `asked`, `lease`, `time` or None."""
-    if os.path.exists(log + ".stop"):
+    if beside(log, "stop").exists():
         return "asked"
     if time.monotonic() > deadline:
         return "time"
     try:
-        age_seconds = time.time() - os.stat(log + ".lease").st_mtime
+        age_seconds = time.time() - beside(log, "lease").stat().st_mtime
     except FileNotFoundError:
         return "lease"
     return "lease" if age_seconds > lease_seconds else None
