@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from typing import Any
 
 from kvseal import __version__
 from kvseal.errors import KvsealError
@@ -22,9 +23,14 @@ VERBS = {
     "model": "prepare a model's weights for a run",
     "patch": "apply, revert or show the edits to installed packages",
     "compare": "run baseline against SnapKV",
+    "unsafe-hit": "show whose KV an ordinary prompt is served",
     "check": "judge a run folder again from its files alone",
     "report": "write reports from run folders",
 }
+
+
+def _module(verb: str) -> Any:
+    return importlib.import_module(f"kvseal.cli.{verb.replace('-', '_')}")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -38,10 +44,10 @@ def main(argv: list[str] | None = None) -> int:
     for name, summary in VERBS.items():
         verb_parser = verbs.add_parser(name, help=summary, description=summary)
         if name in arguments[:1]:
-            importlib.import_module(f"kvseal.cli.{name}").configure(verb_parser)
+            _module(name).configure(verb_parser)
     args = parser.parse_args(arguments)
     try:
-        status: int = importlib.import_module(f"kvseal.cli.{args.verb}").run(args)
+        status: int = _module(args.verb).run(args)
     except KvsealError as error:
         print(f"kvseal {args.verb}: {error}", file=sys.stderr)
         return error.exit_status

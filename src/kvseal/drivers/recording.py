@@ -39,8 +39,10 @@ class Recording:
 
 
 @contextmanager
-def recorded(spec: RunSpec, folder: Path, host: HostFacts) -> Iterator[Recording]:
-    """Record what happens in a `with` block as a run of `spec` in the new `folder`.
+def recorded(
+    spec: RunSpec, folder: Path, host: HostFacts, driver: str
+) -> Iterator[Recording]:
+    """Record what `driver` does in a `with` block as a run of `spec` in the new `folder`.
 
     An error or interruption is written to the history and raised again.
 
@@ -53,7 +55,9 @@ def recorded(spec: RunSpec, folder: Path, host: HostFacts) -> Iterator[Recording
     os.environ[RUN_VARIABLE] = run_id
     with store.LineFile(folder / "history.jsonl") as lines:
         history = HistoryWriter(lines)
-        history.append(builders.run_started(spec_sha256=spec.sha256(), host=host.to_json()))
+        history.append(
+            builders.run_started(driver=driver, spec_sha256=spec.sha256(), host=host.to_json())
+        )
         try:
             yield Recording(folder, history, run_id)
         except Interrupted as interruption:

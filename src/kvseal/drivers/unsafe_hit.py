@@ -34,7 +34,8 @@ def run_unsafe_hit(spec: RunSpec, recording: Recording, host: HostFacts) -> None
     with Progress("preparing model and prompt"):
         model = resolve_model(spec)
         history.append(record_environment(spec, recording.folder, host, model))
-        prompt = build_prompts(spec, ModelTokenizer(model.path))[0]
+        tokenizer = ModelTokenizer(model.path)
+        prompt = build_prompts(spec, tokenizer)[0]
     with serving(spec, model, logs=recording.logs, run_id=recording.run_id) as engines:
         history.append(builders.engines_started(**engines.describe()))
         engines.cache.clear()
@@ -46,6 +47,7 @@ def run_unsafe_hit(spec: RunSpec, recording: Recording, host: HostFacts) -> None
                 token_ids=literal,
                 source_tokens=len(prompt.token_ids),
                 compacted_tokens=compacted.stored_tokens,
+                text=tokenizer.decode(literal),
             )
         )
         history.append(_answer("compacted", engines.ask(literal)))

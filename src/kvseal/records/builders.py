@@ -13,9 +13,16 @@ from typing import Any
 from kvseal.canonical import token_ids_sha256
 
 
-def run_started(*, spec_sha256: str, host: Mapping[str, Any]) -> dict[str, Any]:
-    """The run began on `host` for the spec of this digest (RunSpec.sha256)."""
-    return {"event": "run_started", "spec_sha256": spec_sha256, "host": dict(host)}
+def run_started(
+    *, spec_sha256: str, host: Mapping[str, Any], driver: str = "compare"
+) -> dict[str, Any]:
+    """The run of `driver` began on `host` for the spec of this digest (RunSpec.sha256)."""
+    return {
+        "event": "run_started",
+        "driver": driver,
+        "spec_sha256": spec_sha256,
+        "host": dict(host),
+    }
 
 
 def environment(
@@ -159,6 +166,42 @@ def reference(
         "output_token_ids": list(output_token_ids),
         "first_difference": first_difference,
         "top2_margin": top2_margin,
+    }
+
+
+def literal_prompt(
+    *, token_ids: Sequence[int], source_tokens: int, compacted_tokens: int, text: str
+) -> dict[str, Any]:
+    """An ordinary prompt of `token_ids`: the kept tokens of a compacted entry, and the tail.
+
+    `source_tokens` counts the prompt that the entry was made from,
+    `compacted_tokens` those of the entry, `text` is `token_ids` decoded.
+    """
+    return {
+        "event": "literal_prompt",
+        "token_ids": list(token_ids),
+        "source_tokens": source_tokens,
+        "compacted_tokens": compacted_tokens,
+        "text": text,
+    }
+
+
+def literal_answer(
+    *,
+    cache: str,
+    output_token_ids: Sequence[int],
+    text: str,
+    hit_tokens_vllm: int | None,
+    hit_tokens_server: int | None,
+) -> dict[str, Any]:
+    """The literal prompt's answer while the cache held the compacted entry, or was empty."""
+    return {
+        "event": "literal_answer",
+        "cache": cache,
+        "output_token_ids": list(output_token_ids),
+        "text": text,
+        "hit_tokens_vllm": hit_tokens_vllm,
+        "hit_tokens_server": hit_tokens_server,
     }
 
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 ARMS = ("baseline", "snapkv")
+DRIVERS = ("compare", "unsafe-hit")
+"""What a history can be of, by the verb that writes it."""
 
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
 _SECONDS: dict[str, Any] = {"type": "number", "minimum": 0}
@@ -29,7 +31,11 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 EVENTS: dict[str, dict[str, dict[str, Any]]] = {
-    "run_started": {"spec_sha256": _SHA256, "host": _OBJECT},
+    "run_started": {
+        "driver": {"type": "string", "enum": list(DRIVERS)},
+        "spec_sha256": _SHA256,
+        "host": _OBJECT,
+    },
     "environment": {
         "kvseal_version": _TEXT,
         "vllm_version": _or_null(_TEXT),
@@ -83,6 +89,19 @@ EVENTS: dict[str, dict[str, dict[str, Any]]] = {
         "output_token_ids": _COUNTS,
         "first_difference": _or_null(_COUNT),
         "top2_margin": _or_null(_SECONDS),
+    },
+    "literal_prompt": {
+        "token_ids": _COUNTS,
+        "source_tokens": _COUNT,
+        "compacted_tokens": _COUNT,
+        "text": _TEXT,
+    },
+    "literal_answer": {
+        "cache": {"type": "string", "enum": ["compacted", "empty"]},
+        "output_token_ids": _COUNTS,
+        "text": _TEXT,
+        "hit_tokens_vllm": _or_null(_COUNT),
+        "hit_tokens_server": _or_null(_COUNT),
     },
     "error": {"where": _TEXT, "message": _TEXT},
     "interrupted": {"signal": _TEXT},

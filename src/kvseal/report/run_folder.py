@@ -14,10 +14,11 @@ from typing import Any
 from kvseal.canonical import loads_strict, sha256_hex
 from kvseal.checkers.compare import Judgement
 from kvseal.checkers.stored import judge_again
+from kvseal.checkers.unsafe_hit import UnsafeHit, judge_unsafe_hit
 from kvseal.errors import EvidenceError, OptionError
 from kvseal.records.history import History, read_history
 from kvseal.spec.runspec import RunSpec
-from kvseal.store import verify_manifest
+from kvseal.store import FilesReport, verify_manifest
 
 REPORTS = ("report.html", "report.json", "report.md")
 """Written into a run folder after its files.json, so not listed there."""
@@ -47,32 +48,45 @@ class RunFolder:
         return self.path.resolve().name
 
 
+def read_unsafe_hit(path: Path) -> UnsafeHit | None:
+    """Read and judge the run folder of `kvseal unsafe-hit` at `path`; None for another driver's.
+
+    Raises: as `read_run`; EvidenceError also where result.json is not what the history gives.
+    """
+    files = _verified(path)
+    history = read_history(path / "history.jsonl")
+    started = history.named("run_started")
+    if not started or started[0]["driver"] != "unsafe-hit":
+        return None
+    found = judge_unsafe_hit(history)
+    if files.extra or _object(path / "result.json") != found.to_json():
+        raise EvidenceError(
+            "result.json is not what its own history gives, or files were added",
+            value=str(path),
+            remedy="run `kvseal unsafe-hit` again",
+        )
+    return found
+
+
 def read_run(path: Path) -> RunFolder:
-    """Read and judge the run folder at `path`.
+    """Read and judge the run folder of `kvseal compare` at `path`.
 
     Raises:
         OptionError: there is no folder at `path`.
         EvidenceError: a listed file is missing or changed, or a record can't be read.
     """
-    if not path.is_dir():
-        raise OptionError(
-            "no such run folder",
-            option="RUN",
-            value=str(path),
-            expected="a folder that `kvseal compare` wrote",
-            remedy="look in the results folder, under runs/; `latest` is the newest",
-        )
+    files = _verified(path)
     path = path.resolve()
-    files = verify_manifest(path)
-    if files.missing or files.changed:
-        raise EvidenceError(
-            "files of the run are not those that the run wrote",
-            value="; ".join(line for line in files.lines() if not line.startswith("not listed")),
-            expected="every file with the digest in files.json",
-            remedy="bring the run folder over again from the node",
-        )
     spec = RunSpec.load(path / "spec.json")
     history = read_history(path / "history.jsonl")
+    other = [event["driver"] for event in history.named("run_started")]
+    if other and other != ["compare"]:
+        raise OptionError(
+            "the run is no comparison, and only a comparison has reports",
+            option="RUN",
+            value=", ".join(other),
+            remedy="kvseal check prints it",
+        )
     judgement, anew = judge_again(spec, history, _object(path / "result.json"))
     patches, diff = _object(path / "patches.json") or {}, _text(path / "patches.diff")
     if (diff or patches) and sha256_hex(diff.encode()) != patches.get("diff_sha256"):
@@ -91,6 +105,27 @@ def read_run(path: Path) -> RunFolder:
         diff=diff,
         unlisted=tuple(name for name in files.extra if name not in REPORTS),
     )
+
+
+def _verified(path: Path) -> FilesReport:
+    """Hold the folder to its files.json; what is there beyond it is in the report's `extra`."""
+    if not path.is_dir():
+        raise OptionError(
+            "no such run folder",
+            option="RUN",
+            value=str(path),
+            expected="a folder that `kvseal compare` wrote",
+            remedy="look in the results folder, under runs/; `latest` is the newest",
+        )
+    files = verify_manifest(path)
+    if files.missing or files.changed:
+        raise EvidenceError(
+            "files of the run are not those that the run wrote",
+            value="; ".join(line for line in files.lines() if not line.startswith("not listed")),
+            expected="every file with the digest in files.json",
+            remedy="bring the run folder over again from the node",
+        )
+    return files
 
 
 def _object(path: Path) -> dict[str, Any] | None:

@@ -41,7 +41,6 @@ class VariableTracking:
         return Composition(
             header=opening,
             facts=tuple(Fact(depth, link) for depth, link in zip(depths, links, strict=True)),
-            question=f"Question: what number is the code of {names[-1]}? "
-            f"Answer: the code of {names[-1]} is the number",
+            question=f"What is the code of {names[-1]}, in digits? Remember the code:",
             expected=(value,),
         )

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the verbs that run engines share: record, judge, and leave a whole run folder.
+
+However a run ends, its folder holds a valid result.json; until the history
+reaches its end that result says INCONCLUSIVE.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kvseal import store
+from kvseal.drivers.recording import Recording, recorded
+from kvseal.host.facts import HostFacts, gather
+from kvseal.process import Interrupts, shielded
+from kvseal.spec.runspec import RunSpec
+
+Driver = Callable[[RunSpec, Recording, HostFacts], None]
+Judge = Callable[[Path], tuple[int, dict[str, Any]]]
+"""From a run folder to an exit status and the document for result.json."""
+
+
+def prepare_process() -> None:
+    """Set what must be set before anything imports torch or LMCache.
+
+    The process that uses LMCache's SDK must not see a GPU (docs/upstream-notes.md);
+    the engines get theirs from the run spec.
+    """
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ |= {
+        "HF_HUB_OFFLINE": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "LMCACHE_TRACK_USAGE": "false",
+        "DO_NOT_TRACK": "1",
+    }
+    os.environ.pop("LMCACHE_MP_TRANSFER_MODE", None)
+
+
+def execute(
+    spec_path: Path, folder: Path, name: str, driver: Driver, judge: Judge
+) -> tuple[int, dict[str, Any]]:
+    """Run `driver` as `name` into the new `folder`; return exit status and result.
+
+    Raises:
+        KvsealError, Interrupted: as the driver did, once the folder is whole.
+    """
+    spec = RunSpec.load(spec_path)
+    recording = None
+    with Interrupts():
+        host = gather(spec)
+        try:
+            with recorded(spec, folder, host, name) as recording:
+                _conclude(folder, judge)
+                driver(spec, recording, host)
+        finally:
+            # Only a folder that this run made: one that was there before is not touched.
+            if recording is not None:
+                with shielded():
+                    status, result = _conclude(folder, judge)
+    return status, result
+
+
+def _conclude(folder: Path, judge: Judge) -> tuple[int, dict[str, Any]]:
+    status, result = judge(folder)
+    store.write_json(folder / "result.json", result)
+    store.write_manifest(folder)
+    return status, result
