@@ -41,7 +41,7 @@ def test_the_answer_stands_in_the_text_and_the_question_at_its_end(dataset):
     for prompt in prompts(dataset, toy.Words(), 2000):
         (answer,) = prompt.expected
         assert re.search(rf"(?<!\d){answer}(?!\d)", prompt.text)
-        assert prompt.text.endswith((" is", " is the number"))
+        assert prompt.text.endswith((" is", "Remember the code:"))
         assert is_correct(prompt.kind, f" {answer}. And", prompt.expected)
         assert not is_correct(prompt.kind, prompt.text, prompt.expected)
 
@@ -63,7 +63,7 @@ PINNED = {
     "needle": "a508be6483f94c784b15322df28499d9c7e14d1a614165cfe9debb6173acdabf",
     "multi_needle": "c7f783109cde8c23244d7a7ffab1d1542ca3a664a0cf7db752df8d5482e2fad6",
     "key_value": "c9ad3d1dccb243e36acd93aacec3d1516bba1ad531430927ec2d1b911b42bdb5",
-    "variable_tracking": "5aec88d8049e868a8ce484a86ee6600b6a28a9e304878d32b91c081fe138e9a2",
+    "variable_tracking": "3b0da220bafddba9399cccaff78ad4c9dab44492ea15121155114cf98d101a9a",
 }
 
 
