@@ -192,7 +192,11 @@ def main(argv: list[str]) -> int:
     environment["PATH"] = f"{path / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     environment["VIRTUAL_ENV"] = str(path)
     environment["PYTHONNOUSERSITE"] = "1"
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    # Compiled modules are kept, but in the cache: without them each start of an
+    # engine compiles vLLM and torch anew, and beside their sources they would
+    # litter the checkout.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment["PYTHONPYCACHEPREFIX"] = str(path.parent / "bytecode")
     environment.pop("PYTHONHOME", None)
     environment.pop("PYTHONPATH", None)
     try:

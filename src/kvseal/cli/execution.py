@@ -32,7 +32,10 @@ def prepare_process() -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.environ |= {
         "HF_HUB_OFFLINE": "1",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        # What these say of themselves belongs to no one's terminal; the engines,
+        # whose logs are kept, are started with levels of their own.
+        "LMCACHE_LOG_LEVEL": "WARNING",
+        "VLLM_LOGGING_LEVEL": "WARNING",
         "LMCACHE_TRACK_USAGE": "false",
         "DO_NOT_TRACK": "1",
     }

@@ -40,7 +40,9 @@ def load_witness(path: Path) -> Any:
     """Load the model in transformers, float32, for kvseal.compaction.witness."""
     import torch
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
 
 

@@ -102,7 +102,12 @@ def started_lmcache(
     endpoint = LMCacheEndpoint(
         "127.0.0.1", lmcache.port or free_port(), lmcache.http_port or free_port(), free_port()
     )
-    environment = {"LMCACHE_TRACK_USAGE": "false", "DO_NOT_TRACK": "1", "PYTHONHASHSEED": "0"}
+    environment = {
+        "LMCACHE_TRACK_USAGE": "false",
+        "LMCACHE_LOG_LEVEL": "INFO",
+        "DO_NOT_TRACK": "1",
+        "PYTHONHASHSEED": "0",
+    }
     if spec.device == "cuda":
         environment["CUDA_VISIBLE_DEVICES"] = spec.vllm.visible_devices
     command = server_command(spec, python, endpoint, segment)

@@ -88,6 +88,8 @@ def serve_environment(spec: RunSpec) -> dict[str, str]:
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         "LMCACHE_TRACK_USAGE": "false",
+        "LMCACHE_LOG_LEVEL": "INFO",
+        "VLLM_LOGGING_LEVEL": "INFO",
         "PYTHONHASHSEED": "0",
         "VLLM_HOST_IP": "127.0.0.1",
     }

@@ -43,8 +43,19 @@ _SHIM = (
     "from kvseal.process.supervisor import main; sys.exit(main())"
 )
 
-NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
-"""Belong to the Python that runs kvseal, not to the one that runs an engine."""
+NOT_INHERITED = (
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PYTHONSTARTUP",
+    "PYTHONDONTWRITEBYTECODE",
+    "VIRTUAL_ENV",
+    "__PYVENV_LAUNCHER__",
+)
+"""Belong to the Python that runs kvseal, not to the one that runs an engine.
+
+An engine that may not write bytecode compiles vLLM and torch in each of its
+processes, at every start.
+"""
 
 
 @dataclass(frozen=True)
