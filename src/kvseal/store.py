@@ -129,7 +129,9 @@ def create_run_folder(folder: Path) -> Path:
             ) from None
         except PermissionError:
             raise PrerequisiteError(
-                "run folder can't be made", option="--out", value=str(folder),
+                "run folder can't be made",
+                option="--out",
+                value=str(folder),
                 expected="a folder this user may write in",
             ) from None
     return folder
@@ -273,9 +275,7 @@ def list_files(folder: Path) -> list[str]:
 
 def write_manifest(folder: Path) -> None:
     """Write files.json over all that is in `folder` now."""
-    write_json(
-        folder / MANIFEST, {name: file_digest(folder / name) for name in list_files(folder)}
-    )
+    write_json(folder / MANIFEST, {name: file_digest(folder / name) for name in list_files(folder)})
 
 
 def verify_manifest(folder: Path) -> FilesReport:

@@ -17,7 +17,7 @@ import pytest
 
 from kvseal import store
 from kvseal.process import leftovers
-from kvseal.records.schema import validate
+from kvseal.records.schemas import validate
 
 CHECKOUT = Path(os.environ.get("KVSEAL_CHECK_CHECKOUT", ""))
 RESULTS = CHECKOUT / "results" / "lmcache-snapkv"

@@ -35,20 +35,31 @@ VALUES = st.recursive(
 def test_rfc_8785_order_of_keys() -> None:
     # Section 3.2.3: keys are ordered by UTF-16 code units.
     value = {
-        "\u20ac": "Euro Sign", "\r": "Carriage Return", "\ufb33": "Hebrew Letter Dalet With Dagesh",
-        "1": "One", "\U0001f600": "Emoji: Grinning Face", "\u0080": "Control",
+        "\u20ac": "Euro Sign",
+        "\r": "Carriage Return",
+        "\ufb33": "Hebrew Letter Dalet With Dagesh",
+        "1": "One",
+        "\U0001f600": "Emoji: Grinning Face",
+        "\u0080": "Control",
         "\u00f6": "Latin Small Letter O With Diaeresis",
     }
     assert list(json.loads(canonical_bytes(value)).values()) == [
-        "Carriage Return", "One", "Control", "Latin Small Letter O With Diaeresis", "Euro Sign",
-        "Emoji: Grinning Face", "Hebrew Letter Dalet With Dagesh",
+        "Carriage Return",
+        "One",
+        "Control",
+        "Latin Small Letter O With Diaeresis",
+        "Euro Sign",
+        "Emoji: Grinning Face",
+        "Hebrew Letter Dalet With Dagesh",
     ]
 
 
 def test_rfc_8785_escapes_and_literals() -> None:
     # Section 3.2.2's example without its numbers; section 3.2.4's bytes for the text.
-    value = {"string": "\u20ac$\u000f\u000aA'\u0042\u0022\u005c\\\"\u002f",
-             "literals": [None, True, False]}
+    value = {
+        "string": "\u20ac$\u000f\u000aA'\u0042\u0022\u005c\\\"\u002f",
+        "literals": [None, True, False],
+    }
     expected = (
         b'{"literals":[null,true,false],"string":"\xe2\x82\xac$\\u000f\\nA\'B\\"\\\\\\\\\\"/"}'
     )
@@ -79,8 +90,22 @@ def test_different_values_have_different_bytes(first: object, second: object) ->
 
 @pytest.mark.parametrize(
     "value",
-    [1.0, 0.5, float("nan"), float("inf"), {"a": [1.5]}, 2**53, -(2**53), {1: "a"}, {None: 1},
-     b"bytes", {"a": {1, 2}}, object(), "\ud800", {"\udfff": 1}],
+    [
+        1.0,
+        0.5,
+        float("nan"),
+        float("inf"),
+        {"a": [1.5]},
+        2**53,
+        -(2**53),
+        {1: "a"},
+        {None: 1},
+        b"bytes",
+        {"a": {1, 2}},
+        object(),
+        "\ud800",
+        {"\udfff": 1},
+    ],
     ids=repr,
 )
 def test_what_has_no_canonical_form_is_refused(value: object) -> None:
@@ -95,8 +120,21 @@ def test_largest_integers_and_booleans() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{"a":1,"a":2}', '{"b":{"a":1,"a":1}}', "NaN", "[Infinity]", "-Infinity", "", "{",
-             '{"a":}', "[1,]", "\ufeff{}", b"\xff", "[" * 100_000],
+    "text",
+    [
+        '{"a":1,"a":2}',
+        '{"b":{"a":1,"a":1}}',
+        "NaN",
+        "[Infinity]",
+        "-Infinity",
+        "",
+        "{",
+        '{"a":}',
+        "[1,]",
+        "\ufeff{}",
+        b"\xff",
+        "[" * 100_000,
+    ],
     ids=lambda text: repr(text)[:20],
 )
 def test_what_is_not_strict_json_is_refused(text: str | bytes) -> None:

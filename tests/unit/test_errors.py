@@ -8,8 +8,11 @@ import pytest
 from kvseal import errors
 from kvseal.errors import KvsealError, OptionError
 
-TREE = [item for item in vars(errors).values()
-        if inspect.isclass(item) and issubclass(item, KvsealError)]
+TREE = [
+    item
+    for item in vars(errors).values()
+    if inspect.isclass(item) and issubclass(item, KvsealError)
+]
 
 
 def test_all_errors_end_with_exit_status_2_and_are_in_the_drawn_tree() -> None:
@@ -23,7 +26,10 @@ def test_all_errors_end_with_exit_status_2_and_are_in_the_drawn_tree() -> None:
 def test_all_parts_are_shown_in_order() -> None:
     error = OptionError("too large", option="X", value="9", expected="1 to 5", remedy="lower it")
     assert str(error).splitlines() == [
-        "too large", "  option:   X = '9'", "  expected: 1 to 5", "  remedy:   lower it",
+        "too large",
+        "  option:   X = '9'",
+        "  expected: 1 to 5",
+        "  remedy:   lower it",
     ]
 
 

@@ -19,13 +19,28 @@ import kvseal
 PACKAGE = Path(kvseal.__file__).parent
 
 LAYERS = {
-    "errors": 0, "verdict": 0, "canonical": 0,
-    "identity": 1, "spec": 1, "records": 1,
-    "compaction": 2, "layouts": 2, "workload": 2, "checkers": 2,
-    "process": 3, "store": 3, "host": 3, "models": 3,
-    "engines": 4, "backends": 4, "faults": 4, "codemods": 4,
-    "drivers": 5, "report": 5,
-    "cli": 6, "__main__": 7,
+    "errors": 0,
+    "verdict": 0,
+    "canonical": 0,
+    "identity": 1,
+    "spec": 1,
+    "records": 1,
+    "compaction": 2,
+    "layouts": 2,
+    "workload": 2,
+    "checkers": 2,
+    "process": 3,
+    "store": 3,
+    "host": 3,
+    "models": 3,
+    "engines": 4,
+    "backends": 4,
+    "faults": 4,
+    "codemods": 4,
+    "drivers": 5,
+    "report": 5,
+    "cli": 6,
+    "__main__": 7,
 }
 APART = {"engines", "backends", "faults", "codemods"}
 """One door each to the outside; none goes through another."""
@@ -75,8 +90,7 @@ def violations(importer: str, imported: str) -> Iterator[str]:
     if imported not in LAYERS:
         yield f"{imported} has no layer"
     elif LAYERS[imported] > LAYERS[importer]:
-        yield f"{importer} (layer {LAYERS[importer]}) imports {imported} " \
-            f"(layer {LAYERS[imported]})"
+        yield f"{importer} (layer {LAYERS[importer]}) imports {imported} (layer {LAYERS[imported]})"
     if importer in APART and imported in APART:
         yield f"{importer} and {imported} may not import each other"
     if importer == "report" and imported in APART | {"drivers"}:
@@ -92,16 +106,29 @@ def test_imports_go_down_only(path: Path) -> None:
         assert not list(imports(path)), "kvseal/__init__.py imports nothing of kvseal"
         return
     assert importer in LAYERS, f"{importer} has no layer: name it in this test and in design.md"
-    wrong = [f"line {line}: {text}" for imported, line in imports(path)
-             for text in violations(importer, part_of(imported))]
+    wrong = [
+        f"line {line}: {text}"
+        for imported, line in imports(path)
+        for text in violations(importer, part_of(imported))
+    ]
     assert not wrong
 
 
 @pytest.mark.parametrize(
     ("importer", "imported"),
-    [("canonical", "store"), ("records", "process"), ("checkers", "engines"), ("host", "drivers"),
-     ("engines", "codemods"), ("codemods", "faults"), ("report", "engines"), ("report", "drivers"),
-     ("drivers", "report"), ("drivers", "cli"), ("process", "nowhere")],
+    [
+        ("canonical", "store"),
+        ("records", "process"),
+        ("checkers", "engines"),
+        ("host", "drivers"),
+        ("engines", "codemods"),
+        ("codemods", "faults"),
+        ("report", "engines"),
+        ("report", "drivers"),
+        ("drivers", "report"),
+        ("drivers", "cli"),
+        ("process", "nowhere"),
+    ],
 )
 def test_the_rules_refuse_what_they_must(importer: str, imported: str) -> None:
     assert list(violations(importer, imported))
@@ -118,8 +145,13 @@ def test_all_forms_of_import_are_seen(tmp_path: Path, monkeypatch: pytest.Monkey
         "def f():\n    from kvseal.codemods import x\n"
     )
     assert [name for name, _ in imports(path)] == [
-        "kvseal.cli", "kvseal.drivers", "kvseal.engines", "kvseal.report", "kvseal.host",
-        "kvseal.store", "kvseal.codemods",
+        "kvseal.cli",
+        "kvseal.drivers",
+        "kvseal.engines",
+        "kvseal.report",
+        "kvseal.host",
+        "kvseal.store",
+        "kvseal.codemods",
     ]
 
 
@@ -136,7 +168,10 @@ def test_every_module_says_what_it_is(path: Path) -> None:
 def run_python(text: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r})\n{text}"],
-        capture_output=True, text=True, check=True, timeout=120,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     )
     return done.stdout
 
@@ -150,17 +185,39 @@ def test_import_kvseal_loads_nothing_else() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [name_of(path) for path in MODULES
-     if part_of(name_of(path)) in {"cli", "__main__", "process", "store", "host", "spec",
-                                   "errors", "verdict", "canonical", "records"}],
+    [
+        name_of(path)
+        for path in MODULES
+        if part_of(name_of(path))
+        in {
+            "cli",
+            "__main__",
+            "process",
+            "store",
+            "host",
+            "spec",
+            "errors",
+            "verdict",
+            "canonical",
+            "records",
+        }
+    ],
 )
 def test_the_light_parts_load_no_engine_and_no_torch(module: str) -> None:
     text = f"import {module}; print(*[name for name in {HEAVY!r} if name in sys.modules])"
     assert run_python(text).split() == []
 
 
-@pytest.mark.parametrize("module", ["kvseal.cli.doctor", "kvseal.host.facts", "kvseal.process",
-                                    "kvseal.process.supervisor", "kvseal.store"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "kvseal.cli.doctor",
+        "kvseal.host.facts",
+        "kvseal.process",
+        "kvseal.process.supervisor",
+        "kvseal.store",
+    ],
+)
 def test_these_need_the_standard_library_alone(module: str) -> None:
     text = (
         f"import {module}\n"
@@ -168,8 +225,16 @@ def test_these_need_the_standard_library_alone(module: str) -> None:
         "print(*sorted(outside - {'kvseal', '__main__'}))"
     )
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c",
-         f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r})\n{text}"],
-        capture_output=True, text=True, check=True, timeout=60,
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r})\n{text}",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert done.stdout.split() == []

@@ -84,15 +84,20 @@ def _fields(event: Event | None) -> dict[str, Any] | None:
 
 def _missing(history: History, evidence: dict[str, Any]) -> str | None:
     """What keeps any verdict from being given, in words."""
+    served, true = evidence["answer_compacted"], evidence["answer_empty"]
     for event in history.named("error"):
         return f"the run stopped with an error: {event['message']}"
     for event in history.named("interrupted"):
         return f"the run was interrupted by {event['signal']}"
-    if evidence["prompt"] is None or None in (evidence["answer_compacted"], evidence["answer_empty"]):
-        return "not both answers of the ordinary prompt are there"
     if not history.named("run_finished") or history.truncated:
         return "the run did not reach its end"
-    served, true = evidence["answer_compacted"], evidence["answer_empty"]
+    if None in (evidence["prompt"], served, true):
+        return "not both answers of the ordinary prompt are there"
+    return _uncounted(served, true)
+
+
+def _uncounted(served: dict[str, Any], true: dict[str, Any]) -> str | None:
+    """What is wrong with the hits that the servers counted, in words."""
     if any(answer[count] is None for answer in (served, true) for count in COUNTS):
         return "a server did not say how many tokens it took from the cache"
     if len({served[count] for count in COUNTS}) != 1:

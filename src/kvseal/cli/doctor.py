@@ -30,13 +30,21 @@ CPU_PROFILE = "make defconfig-lmcache-snapkv-cpu && make"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
-    parser.add_argument("--spec", required=True, type=Path, metavar="FILE",
-                        help="run spec to check this machine against")
-    parser.add_argument("--json", type=Path, metavar="FILE",
-                        help="also write checks and facts as JSON")
-    parser.add_argument("--node-only", action="store_true",
-                        help="this machine runs the engines but keeps no results: "
-                        "leave the results root out")
+    parser.add_argument(
+        "--spec",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="run spec to check this machine against",
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="also write checks and facts as JSON"
+    )
+    parser.add_argument(
+        "--node-only",
+        action="store_true",
+        help="this machine runs the engines but keeps no results: leave the results root out",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,13 +60,16 @@ def run(args: argparse.Namespace) -> int:
     print("\n".join(report_lines(facts, spec, outcomes, width)))
     failed = any(outcome.status is Status.FAIL for outcome in outcomes)
     if args.json is not None:
-        store.write_json(args.json, {
-            "schema": SCHEMA,
-            "ready": not failed,
-            "spec_sha256": spec.sha256(),
-            "checks": [outcome.to_json() for outcome in outcomes],
-            "facts": facts.to_json(),
-        })
+        store.write_json(
+            args.json,
+            {
+                "schema": SCHEMA,
+                "ready": not failed,
+                "spec_sha256": spec.sha256(),
+                "checks": [outcome.to_json() for outcome in outcomes],
+                "facts": facts.to_json(),
+            },
+        )
     return 2 if failed else 0
 
 
@@ -73,17 +84,23 @@ def report_lines(
         gib(memory.total_bytes) if memory else "unknown memory",
         *(gpu.name for gpu in facts.gpus.value or ()),
     ]
-    lines = [f"kvseal doctor: {spec.workflow} on {spec.device}, vLLM {spec.vllm.version}, "
-             f"LMCache {spec.lmcache.version or spec.lmcache.ref}, {spec.model.name}",
-             f"this machine: {', '.join(machine)}", ""]
+    lines = [
+        f"kvseal doctor: {spec.workflow} on {spec.device}, vLLM {spec.vllm.version}, "
+        f"LMCache {spec.lmcache.version or spec.lmcache.ref}, {spec.model.name}",
+        f"this machine: {', '.join(machine)}",
+        "",
+    ]
     for outcome in outcomes:
         text = f"{outcome.status.value:<7}  {outcome.name}: {outcome.found}"
         lines += _folded(f"{text} (needed: {outcome.needed})", width)
         for remedy in outcome.remedies:
             lines += _folded(f"{'':<9}remedy: {remedy}", width)
     count = {status: sum(item.status is status for item in outcomes) for status in Status}
-    lines += ["", f"{count[Status.PASS]} passed, {count[Status.FAIL]} failed, "
-              f"{count[Status.UNKNOWN]} unknown"]
+    lines += [
+        "",
+        f"{count[Status.PASS]} passed, {count[Status.FAIL]} failed, "
+        f"{count[Status.UNKNOWN]} unknown",
+    ]
     if spec.device == "cuda" and facts.gpus.value is None:
         lines += _folded(
             f"No usable NVIDIA GPU here. The same run without one: `{CPU_PROFILE}`", width
@@ -94,6 +111,12 @@ def report_lines(
 def _folded(text: str, width: int | None) -> list[str]:
     if width is None:
         return [text]
-    return textwrap.wrap(text, max(40, width), subsequent_indent=" " * 11,
-                         break_on_hyphens=False, break_long_words=False,
-                         drop_whitespace=True, replace_whitespace=False)
+    return textwrap.wrap(
+        text,
+        max(40, width),
+        subsequent_indent=" " * 11,
+        break_on_hyphens=False,
+        break_long_words=False,
+        drop_whitespace=True,
+        replace_whitespace=False,
+    )

@@ -123,9 +123,7 @@ def _reference(
     )
     first = first_difference(list(decoded.token_ids), measured.completion.token_ids)
     margin = (
-        None
-        if first is None or first >= len(decoded.top2_margins)
-        else decoded.top2_margins[first]
+        None if first is None or first >= len(decoded.top2_margins) else decoded.top2_margins[first]
     )
     return builders.reference(
         index=index,

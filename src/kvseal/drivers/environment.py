@@ -47,11 +47,12 @@ def record_environment(
         ("lmcache", spec.lmcache.version if spec.lmcache.source == "index" else None),
     ):
         _expect(name, installed.get(name), wanted)
+    lmcache = _lmcache_source(spec)
     details = {
         "schema": ENVIRONMENT_SCHEMA,
         "python": {"version": platform.python_version(), "executable": sys.executable},
         "distributions": dict(sorted(installed.items())),
-        "lmcache": _lmcache_source(spec),
+        "lmcache": lmcache,
         "model": {
             "name": model.name,
             "path": str(model.path),
@@ -68,7 +69,7 @@ def record_environment(
         vllm_version=installed.get(spec.vllm.distribution),
         lmcache_version=installed.get("lmcache"),
         torch_version=installed.get("torch"),
-        lmcache_revision=details["lmcache"]["revision"],
+        lmcache_revision=lmcache["revision"],
         model_revision=model.revision,
         details=details,
     )

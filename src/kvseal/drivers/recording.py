@@ -39,9 +39,7 @@ class Recording:
 
 
 @contextmanager
-def recorded(
-    spec: RunSpec, folder: Path, host: HostFacts, driver: str
-) -> Iterator[Recording]:
+def recorded(spec: RunSpec, folder: Path, host: HostFacts, driver: str) -> Iterator[Recording]:
     """Record what `driver` does in a `with` block as a run of `spec` in the new `folder`.
 
     An error or interruption is written to the history and raised again.

@@ -29,8 +29,8 @@ from kvseal.engines.vllm import started_vllm
 from kvseal.errors import EngineError
 from kvseal.models.directory import ModelDirectory
 from kvseal.process import segment_name
-from kvseal.spec.workload_rules import cached_prefix_tokens
 from kvseal.spec.runspec import RunSpec
+from kvseal.spec.workload_rules import cached_prefix_tokens
 
 STORE_POLL_SECONDS = 0.05
 STORE_TIMEOUT_SECONDS = 60.0
@@ -60,24 +60,16 @@ class Measured:
     hit_tokens_server: int
 
 
+@dataclass(frozen=True)
 class Serving:
     """Two running engines and the SDK between them."""
 
-    def __init__(
-        self,
-        spec: RunSpec,
-        model: ModelDirectory,
-        client: CompletionClient,
-        cache: LMCacheHTTP,
-        sdk: KVCacheSDK,
-        rope: RopeParameters,
-    ) -> None:
-        self.spec = spec
-        self.model = model
-        self.client = client
-        self.cache = cache
-        self.sdk = sdk
-        self.rope = rope
+    spec: RunSpec
+    model: ModelDirectory
+    client: CompletionClient
+    cache: LMCacheHTTP
+    sdk: KVCacheSDK
+    rope: RopeParameters
 
     def describe(self) -> dict[str, Mapping[str, Any]]:
         """What each engine is and reported of itself, for the history."""
@@ -170,9 +162,7 @@ class Serving:
 
 
 @contextmanager
-def serving(
-    spec: RunSpec, model: ModelDirectory, *, logs: Path, run_id: str
-) -> Iterator[Serving]:
+def serving(spec: RunSpec, model: ModelDirectory, *, logs: Path, run_id: str) -> Iterator[Serving]:
     """Run LMCache and vLLM for a `with` block; both are gone when it ends.
 
     Raises:

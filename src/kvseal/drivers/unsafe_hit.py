@@ -21,7 +21,7 @@ from kvseal.spec.runspec import RunSpec
 from kvseal.workload.build import build_prompts
 
 SOURCE_SALT = "kvseal-source"
-"""Keeps the source's ordinary KV apart, so that the only entry without a salt is the compacted one."""
+"""Keeps the source's ordinary KV apart: the only entry without a salt is the compacted one."""
 
 
 def run_unsafe_hit(spec: RunSpec, recording: Recording, host: HostFacts) -> None:

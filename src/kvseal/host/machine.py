@@ -64,9 +64,7 @@ def memory(root: Path = Path("/")) -> Fact[Space]:
     limit = cgroup.memory_limit_bytes(root)
     if limit is not None and limit < total:
         left = cgroup.memory_free_bytes(root)
-        return Fact(
-            Space(limit, min(free, limit if left is None else left)), "cgroup memory limit"
-        )
+        return Fact(Space(limit, min(free, limit if left is None else left)), "cgroup memory limit")
     return Fact(Space(total, free), source)
 
 

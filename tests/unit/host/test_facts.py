@@ -17,10 +17,13 @@ def test_gathered_facts_are_json_with_sources(
         server.bind(("127.0.0.1", 0))
         server.listen()
         port = server.getsockname()[1]
-        spec = make_spec("cpu", **{
-            "vllm.port": port,
-            "roots": {name: str(tmp_path / name) for name in ("work", "results", "cache")},
-        })
+        spec = make_spec(
+            "cpu",
+            **{
+                "vllm.port": port,
+                "roots": {name: str(tmp_path / name) for name in ("work", "results", "cache")},
+            },
+        )
         assert fixed_ports(spec) == {"vllm.port": port}
         plain = json.loads(json.dumps(gather(spec).to_json(), allow_nan=False))
     assert plain["schema"] == "kvseal.host-facts.v1"

@@ -25,15 +25,22 @@ def test_x86_and_arm_flags(tmp_path: Path) -> None:
 
 
 def test_files_that_are_missing_make_unknown_facts(tmp_path: Path) -> None:
-    for fact in (machine.cpu_model(tmp_path), machine.cpu_flags(tmp_path),
-                 machine.memory(tmp_path), machine.shared_memory(tmp_path / "none")):
+    for fact in (
+        machine.cpu_model(tmp_path),
+        machine.cpu_flags(tmp_path),
+        machine.memory(tmp_path),
+        machine.shared_memory(tmp_path / "none"),
+    ):
         assert fact.value is None
         assert fact.reason
 
 
 def test_memory_is_cut_to_the_container(tmp_path: Path) -> None:
-    put(tmp_path, "proc/meminfo", f"MemTotal: {64 * GIB // 1024} kB\n"
-        f"MemAvailable: {60 * GIB // 1024} kB\n")
+    put(
+        tmp_path,
+        "proc/meminfo",
+        f"MemTotal: {64 * GIB // 1024} kB\nMemAvailable: {60 * GIB // 1024} kB\n",
+    )
     fact = machine.memory(tmp_path)
     assert fact.value == machine.Space(64 * GIB, 60 * GIB)
     assert fact.source == "/proc/meminfo"

@@ -16,9 +16,13 @@ def test_the_packaged_model_is_known() -> None:
 
 @pytest.mark.parametrize(
     ("name", "billions"),
-    [("Qwen/Qwen3-1.7B", 2.04), ("meta-llama/Llama-3.1-8B-Instruct", 9.6),
-     ("HuggingFaceTB/SmolLM2-135M-Instruct", 0.162), ("someone/model", None),
-     ("org/v2.5-base", None)],
+    [
+        ("Qwen/Qwen3-1.7B", 2.04),
+        ("meta-llama/Llama-3.1-8B-Instruct", 9.6),
+        ("HuggingFaceTB/SmolLM2-135M-Instruct", 0.162),
+        ("someone/model", None),
+        ("org/v2.5-base", None),
+    ],
 )
 def test_a_hub_model_is_estimated_from_its_name(name: str, billions: float | None) -> None:
     fact = parameters(Model("hub", name, "0" * 40))

@@ -122,8 +122,9 @@ def test_not_ready_in_time_names_the_option(tmp_path: Path) -> None:
         raise ConnectionRefusedError("nobody listens")
 
     with (
-        EngineProcess("toy", program("import time; time.sleep(60)"), env={}, log=tmp_path / "l")
-        as engine,
+        EngineProcess(
+            "toy", program("import time; time.sleep(60)"), env={}, log=tmp_path / "l"
+        ) as engine,
         pytest.raises(EngineError) as caught,
     ):
         engine.wait_ready(probe, timeout_seconds=0.2, interval_seconds=0.05, option="X_SECONDS")
@@ -133,8 +134,9 @@ def test_not_ready_in_time_names_the_option(tmp_path: Path) -> None:
 
 def test_check_passes_while_it_runs_and_raises_after(tmp_path: Path) -> None:
     log = tmp_path / "l"
-    command = program("import sys; print('up', flush=True); sys.stdin.read(); import time\n"
-                      "time.sleep(60)")
+    command = program(
+        "import sys; print('up', flush=True); sys.stdin.read(); import time\ntime.sleep(60)"
+    )
     with EngineProcess("toy", command, env={}, log=log) as engine:
         engine.wait_ready(says(log, "up"), timeout_seconds=20)
         engine.check()
@@ -216,8 +218,9 @@ def test_segments_that_the_tree_mapped_go_with_it(
     path = SHM / f"lmcache_kv_test_{os.getpid()}_{tmp_path.name}"
     log = tmp_path / "l"
     try:
-        with EngineProcess("toy", program(MAPPER.format(paths=[str(path)])), env={}, log=log,
-                           stop_seconds=5) as engine:
+        with EngineProcess(
+            "toy", program(MAPPER.format(paths=[str(path)])), env={}, log=log, stop_seconds=5
+        ) as engine:
             engine.wait_ready(says(log, "mapped"), timeout_seconds=20)
             assert engine.pid is not None
             if how != "stop":
@@ -296,10 +299,12 @@ def test_whatever_ends_the_driver_nothing_is_left(
 ) -> None:
     log, segment = tmp_path / "engine.log", segment_name(run_id)
     make = f"open('/dev/shm/pool_{segment}', 'w').close(); time.sleep(300)"
-    text = DRIVER.format(source=str(SOURCE), command=family(then=make), log=str(log),
-                         run_id=run_id, segment=segment)
-    driver = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True)
+    text = DRIVER.format(
+        source=str(SOURCE), command=family(then=make), log=str(log), run_id=run_id, segment=segment
+    )
+    driver = subprocess.Popen(
+        [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert driver.stdout is not None
     try:
         assert driver.stdout.readline() == "engine is up\n"
@@ -320,8 +325,9 @@ def test_it_runs_from_a_zip_application(tmp_path: Path) -> None:
     archive = tmp_path / "kvseal.pyz"
     import zipapp
 
-    zipapp.create_archive(SOURCE, archive, main="kvseal.cli:main",
-                          filter=lambda path: "__pycache__" not in path.parts)
+    zipapp.create_archive(
+        SOURCE, archive, main="kvseal.cli:main", filter=lambda path: "__pycache__" not in path.parts
+    )
     text = f"""
     import sys
     sys.path.insert(0, {str(archive)!r})

@@ -39,8 +39,9 @@ def test_plain_lines_carry_the_time_and_the_state() -> None:
         shown.done("ready")
     lines = stream.getvalue().splitlines()
     assert len(lines) >= 3
-    assert re.fullmatch(r"\d\d:\d\d:\d\d vLLM: waiting until ready: loading weights \(0 s\)",
-                        lines[0])
+    assert re.fullmatch(
+        r"\d\d:\d\d:\d\d vLLM: waiting until ready: loading weights \(0 s\)", lines[0]
+    )
     assert lines[-1].endswith("vLLM: waiting until ready: ready (0 s)")
     assert "\r" not in stream.getvalue()
 

@@ -18,10 +18,13 @@ from kvseal.process.tree import (
 
 
 def test_a_name_with_brackets_and_spaces_is_read() -> None:
-    text = "import ctypes, os, sys; ctypes.CDLL(None).prctl(15, b'a) (b c', 0, 0, 0);" \
+    text = (
+        "import ctypes, os, sys; ctypes.CDLL(None).prctl(15, b'a) (b c', 0, 0, 0);"
         "print('up', flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-S", "-c", text], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE) as child:
+    )
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
         assert child.stdout is not None
         child.stdout.readline()
         process = read_process(child.pid)
@@ -49,8 +52,12 @@ def test_a_signal_goes_only_to_the_very_process() -> None:
 
 
 def test_descendants_environment_and_output() -> None:
-    with subprocess.Popen(["/bin/sh", "-c", "sleep 60 & wait"], env={"A": "b=c"},
-                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as shell:
+    with subprocess.Popen(
+        ["/bin/sh", "-c", "sleep 60 & wait"],
+        env={"A": "b=c"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as shell:
         try:
             while not (below := descendants([shell.pid])):
                 pass

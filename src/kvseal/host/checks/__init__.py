@@ -49,8 +49,12 @@ def run_checks(facts: HostFacts, spec: RunSpec) -> list[Outcome]:
         OptionError: no check is for that device, so nothing would be shown.
     """
     if not any(spec.device in devices for _, devices in CHECKS):
-        raise OptionError("run spec for an unknown device", option="device", value=spec.device,
-                          expected="cpu or cuda")
+        raise OptionError(
+            "run spec for an unknown device",
+            option="device",
+            value=spec.device,
+            expected="cpu or cuda",
+        )
     outcomes: list[Outcome] = []
     for check, devices in CHECKS:
         if spec.device in devices:

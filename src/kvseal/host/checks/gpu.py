@@ -48,7 +48,10 @@ def cuda_runtime(facts: HostFacts, spec: RunSpec) -> Outcome:
     # Within one major version a newer runtime runs on an older driver.
     good = facts.cuda_version.value[0] >= runtime[0]
     return judged(
-        "CUDA runtime", good, found, needed,
+        "CUDA runtime",
+        good,
+        found,
+        needed,
         [f"install a driver that supports CUDA {needs.dotted(runtime)}"],
     )
 
@@ -58,16 +61,23 @@ def visible_devices(facts: HostFacts, spec: RunSpec) -> Outcome:
     needed = f"GPU {spec.vllm.visible_devices}"
     if facts.gpus.value is None:
         return judged(
-            "visible GPUs", False, facts.gpus.reason, needed,
+            "visible GPUs",
+            False,
+            facts.gpus.reason,
+            needed,
             ["a working driver and a GPU, or the CPU profile"],
         )
     there = ", ".join(f"{gpu.index} ({gpu.name})" for gpu in facts.gpus.value)
     chosen, odd = _chosen(facts.gpus.value, spec.vllm.visible_devices)
     if odd and all(name.startswith("MIG-") for name in odd):
-        return undecided("visible GPUs", f"{', '.join(odd)} is a MIG slice; there are {there}",
-                         needed)
+        return undecided(
+            "visible GPUs", f"{', '.join(odd)} is a MIG slice; there are {there}", needed
+        )
     return judged(
-        "visible GPUs", bool(chosen) and not odd, there, needed,
+        "visible GPUs",
+        bool(chosen) and not odd,
+        there,
+        needed,
         [f"set {symbols_of('vllm.visible_devices')} to indices or UUIDs that are there"],
     )
 
@@ -84,8 +94,9 @@ def compute_capability(facts: HostFacts, spec: RunSpec) -> Outcome:
     known = [gpu for gpu in chosen if gpu.compute_capability is not None]
     if not known or len(known) < len(chosen):
         return undecided(name, "nvidia-smi does not tell it", needed)
-    found = ", ".join(f"{gpu.name}: {needs.dotted(gpu.compute_capability or (0, 0))}"
-                      for gpu in known)
+    found = ", ".join(
+        f"{gpu.name}: {needs.dotted(gpu.compute_capability or (0, 0))}" for gpu in known
+    )
     good = all((gpu.compute_capability or (0, 0)) >= lowest for gpu in known)
     remedies = [f"choose another GPU with {symbols_of('vllm.visible_devices')}"]
     if half:
@@ -113,8 +124,10 @@ def gpu_memory(facts: HostFacts, spec: RunSpec) -> Outcome:
     found, remedies = [], []
     for gpu in chosen:
         share = gpu.memory_total_bytes * percent // 100
-        found.append(f"GPU {gpu.index}: {gib(gpu.memory_free_bytes)} free of "
-                     f"{gib(gpu.memory_total_bytes)}, share {gib(share)}")
+        found.append(
+            f"GPU {gpu.index}: {gib(gpu.memory_free_bytes)} free of "
+            f"{gib(gpu.memory_total_bytes)}, share {gib(share)}"
+        )
         if share > gpu.memory_free_bytes:
             remedies.append(f"end what else uses GPU {gpu.index} (`nvidia-smi`) or lower {option}")
         if share < least:
@@ -133,13 +146,20 @@ def nvcc(facts: HostFacts, spec: RunSpec) -> Outcome:
     needed = f"nvcc {runtime[0]}.x, to build LMCache from {spec.lmcache.ref or 'a checkout'}"
     if facts.nvcc.value is None:
         return undecided(
-            "CUDA compiler", facts.nvcc.reason, needed,
-            ["the build uses the one in vLLM's requirements if it has one; else install CUDA "
-             f"{runtime[0]}'s, or take LMCache from the package index"],
+            "CUDA compiler",
+            facts.nvcc.reason,
+            needed,
+            [
+                "the build uses the one in vLLM's requirements if it has one; else install CUDA "
+                f"{runtime[0]}'s, or take LMCache from the package index"
+            ],
         )
     pair = needs.version_pair(facts.nvcc.value)
     return judged(
-        "CUDA compiler", pair is not None and pair[0] == runtime[0], facts.nvcc.value, needed,
+        "CUDA compiler",
+        pair is not None and pair[0] == runtime[0],
+        facts.nvcc.value,
+        needed,
         [f"put the nvcc of CUDA {runtime[0]} first on PATH"],
     )
 

@@ -13,7 +13,10 @@ from kvseal.spec.runspec import RunSpec
 def system(facts: HostFacts, spec: RunSpec) -> Outcome:
     """Linux: vLLM and LMCache have wheels for nothing else, and /proc is read throughout."""
     return judged(
-        "operating system", facts.system.value == "Linux", str(facts.system.value), "Linux",
+        "operating system",
+        facts.system.value == "Linux",
+        str(facts.system.value),
+        "Linux",
         ["run on Linux, or in a Linux virtual machine"],
     )
 
@@ -25,7 +28,10 @@ def cpu_isa(facts: HostFacts, spec: RunSpec) -> Outcome:
     wanted = needs.CPU_FLAGS.get(arch)
     if wanted is None:
         return judged(
-            name, False, arch, " or ".join(needs.CPU_FLAGS),
+            name,
+            False,
+            arch,
+            " or ".join(needs.CPU_FLAGS),
             ["vLLM, torch and LMCache have wheels together only for these machine types"],
         )
     if spec.device != "cpu":
@@ -34,11 +40,17 @@ def cpu_isa(facts: HostFacts, spec: RunSpec) -> Outcome:
     if facts.cpu_flags.value is None:
         return undecided(name, facts.cpu_flags.reason, needed)
     missing = [flag for flag in wanted if flag not in facts.cpu_flags.value]
-    shown = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_tile", "asimd", "bf16")
-             if flag in facts.cpu_flags.value]
+    shown = [
+        flag
+        for flag in ("avx2", "avx512f", "avx512_bf16", "amx_tile", "asimd", "bf16")
+        if flag in facts.cpu_flags.value
+    ]
     found = f"{facts.cpu_model.value or arch}: {', '.join(shown) or 'none of these'}"
     return judged(
-        name, not missing, found, needed,
+        name,
+        not missing,
+        found,
+        needed,
         [f"the CPU lacks {', '.join(missing)}; in a virtual machine let it show the host's CPU"],
     )
 
@@ -53,10 +65,15 @@ def host_memory(facts: HostFacts, spec: RunSpec) -> Outcome:
     needed = f"{gib(size)}: {words}"
     if facts.memory.value is None:
         return undecided(name, facts.memory.reason, needed)
-    found = (f"{gib(facts.memory.value.free_bytes)} available of "
-             f"{gib(facts.memory.value.total_bytes)} ({facts.memory.source})")
+    found = (
+        f"{gib(facts.memory.value.free_bytes)} available of "
+        f"{gib(facts.memory.value.total_bytes)} ({facts.memory.source})"
+    )
     return judged(
-        name, facts.memory.value.free_bytes >= size, found, needed,
+        name,
+        facts.memory.value.free_bytes >= size,
+        found,
+        needed,
         [f"lower {' or '.join(_cache_options(spec))}, or end other programs"],
     )
 
@@ -75,7 +92,10 @@ def shared_memory(facts: HostFacts, spec: RunSpec) -> Outcome:
     needed = f"{gib(size)}: {words}"
     if facts.shared_memory.value is None:
         return judged(
-            name, False, facts.shared_memory.reason, needed,
+            name,
+            False,
+            facts.shared_memory.reason,
+            needed,
             ["mount a tmpfs there: LMCache's L1 pool is POSIX shared memory"],
         )
     space = facts.shared_memory.value
@@ -88,8 +108,11 @@ def shared_memory(facts: HostFacts, spec: RunSpec) -> Outcome:
     else:
         remedies.append("or remove segments that a killed program left there")
     return judged(
-        name, space.free_bytes >= size,
-        f"{gib(space.free_bytes)} free of {gib(space.total_bytes)}", needed, remedies,
+        name,
+        space.free_bytes >= size,
+        f"{gib(space.free_bytes)} free of {gib(space.total_bytes)}",
+        needed,
+        remedies,
     )
 
 
@@ -109,14 +132,24 @@ def ports(facts: HostFacts, spec: RunSpec) -> list[Outcome]:
         needed = f"{port} free on 127.0.0.1"
         twice = [other for other, number in named.items() if number == port and other != field]
         if twice:
-            outcomes.append(judged(
-                name, False, f"{port} is also {', '.join(twice)}", needed,
-                [f"give {option} another port, or 0 for a free one"],
-            ))
+            outcomes.append(
+                judged(
+                    name,
+                    False,
+                    f"{port} is also {', '.join(twice)}",
+                    needed,
+                    [f"give {option} another port, or 0 for a free one"],
+                )
+            )
             continue
         holder = facts.ports[port].value
-        outcomes.append(judged(
-            name, not holder, f"{port} is held by {holder}" if holder else f"{port} is free",
-            needed, [f"end it, or set {option} to 0 for a free one"],
-        ))
+        outcomes.append(
+            judged(
+                name,
+                not holder,
+                f"{port} is held by {holder}" if holder else f"{port} is free",
+                needed,
+                [f"end it, or set {option} to 0 for a free one"],
+            )
+        )
     return outcomes

@@ -40,9 +40,7 @@ class Outcome:
         }
 
 
-def judged(
-    name: str, good: bool, found: str, needed: str, remedies: Sequence[str]
-) -> Outcome:
+def judged(name: str, good: bool, found: str, needed: str, remedies: Sequence[str]) -> Outcome:
     """Return PASS, or FAIL with its remedies."""
     if good:
         return Outcome(name, Status.PASS, found, needed)

@@ -16,7 +16,8 @@ def running_python(facts: HostFacts, spec: RunSpec) -> Outcome:
     version = facts.running_python.value or ""
     pair = needs.version_pair(version)
     return judged(
-        "Python for kvseal", pair is not None and pair >= needs.LOWEST_PYTHON,
+        "Python for kvseal",
+        pair is not None and pair >= needs.LOWEST_PYTHON,
         f"{version} ({facts.running_python.source})",
         f"{needs.dotted(needs.LOWEST_PYTHON)} or newer",
         ["install a newer Python 3 and run make again"],
@@ -29,13 +30,22 @@ def engine_python(facts: HostFacts, spec: RunSpec) -> Outcome:
     option = symbols_of("python.version")
     name, needed = "Python for the engines", f"{version}, one of {', '.join(pins.PYTHONS)}"
     if version not in pins.PYTHONS:
-        return judged(name, False, version, f"one of {', '.join(pins.PYTHONS)}",
-                      [f"set {option} to one that LMCache has wheels for"])
+        return judged(
+            name,
+            False,
+            version,
+            f"one of {', '.join(pins.PYTHONS)}",
+            [f"set {option} to one that LMCache has wheels for"],
+        )
     if facts.engine_python.value is None:
         return undecided(
-            name, f"{version} is not installed; uv will try to download it", needed,
-            [f"without access to uv's downloads install Python {version}, or set {option} to "
-             "one that is installed"],
+            name,
+            f"{version} is not installed; uv will try to download it",
+            needed,
+            [
+                f"without access to uv's downloads install Python {version}, or set {option} to "
+                "one that is installed"
+            ],
         )
     return judged(name, True, facts.engine_python.value, needed, [])
 
@@ -47,14 +57,20 @@ def glibc(facts: HostFacts, spec: RunSpec) -> Outcome:
     if facts.glibc.value is None:
         return judged("C library", False, facts.glibc.reason, needed, remedies)
     pair = needs.version_pair(facts.glibc.value)
-    return judged("C library", pair is not None and pair >= needs.LOWEST_GLIBC,
-                  f"glibc {facts.glibc.value}", needed, remedies)
+    return judged(
+        "C library",
+        pair is not None and pair >= needs.LOWEST_GLIBC,
+        f"glibc {facts.glibc.value}",
+        needed,
+        remedies,
+    )
 
 
 def c_compiler(facts: HostFacts, spec: RunSpec) -> Outcome:
     """A C compiler: Triton builds the launcher of each of its kernels when first used."""
     return judged(
-        "C compiler", facts.c_compiler.value is not None,
+        "C compiler",
+        facts.c_compiler.value is not None,
         facts.c_compiler.value or facts.c_compiler.reason,
         "gcc or clang: vLLM's Triton kernels are built when first used",
         ["install gcc and Python's development headers, or name a compiler in CC"],
@@ -70,10 +86,16 @@ def cxx_compiler(facts: HostFacts, spec: RunSpec) -> Outcome:
     """
     name = "C++ compiler"
     if spec.lmcache.source != "git":
-        return judged(name, True, facts.cxx_compiler.value or "none",
-                      "none: LMCache comes as a wheel, vLLM runs in eager mode", [])
+        return judged(
+            name,
+            True,
+            facts.cxx_compiler.value or "none",
+            "none: LMCache comes as a wheel, vLLM runs in eager mode",
+            [],
+        )
     return judged(
-        name, facts.cxx_compiler.value is not None,
+        name,
+        facts.cxx_compiler.value is not None,
         facts.cxx_compiler.value or facts.cxx_compiler.reason,
         "g++ or clang++, to build LMCache's extensions",
         ["install g++, or name a compiler in CXX"],
@@ -83,7 +105,13 @@ def cxx_compiler(facts: HostFacts, spec: RunSpec) -> Outcome:
 def git(facts: HostFacts, spec: RunSpec) -> Outcome:
     """git, where LMCache comes from a repository."""
     if spec.lmcache.source != "git":
-        return judged("git", True, facts.git.value or "none",
-                      "none: LMCache comes from the package index", [])
-    return judged("git", facts.git.value is not None, facts.git.value or facts.git.reason,
-                  "git, to fetch LMCache", ["install git"])
+        return judged(
+            "git", True, facts.git.value or "none", "none: LMCache comes from the package index", []
+        )
+    return judged(
+        "git",
+        facts.git.value is not None,
+        facts.git.value or facts.git.reason,
+        "git, to fetch LMCache",
+        ["install git"],
+    )

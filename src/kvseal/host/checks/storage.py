@@ -26,10 +26,18 @@ def roots(facts: HostFacts, spec: RunSpec) -> list[Outcome]:
             if root.noexec:
                 problem = f"{root.existing} is on a file system mounted noexec"
         found = root.path if root.path == root.existing else f"{root.path} (to be made)"
-        outcomes.append(judged(
-            title, not problem, problem or found, needed,
-            [f"set {symbols_of(f'roots.{name}')} to another folder, or give this user the right"],
-        ))
+        outcomes.append(
+            judged(
+                title,
+                not problem,
+                problem or found,
+                needed,
+                [
+                    f"set {symbols_of(f'roots.{name}')} to another folder, or give this user "
+                    "the right"
+                ],
+            )
+        )
     return outcomes
 
 
@@ -50,14 +58,22 @@ def disk(facts: HostFacts, spec: RunSpec) -> list[Outcome]:
         free = group[0][1].free_bytes
         found = f"{gib(free)} free at {group[0][1].existing}"
         if free >= size and "cache" in names and facts.model_parameters.value is None:
-            outcomes.append(undecided(title, f"{found}; {facts.model_parameters.reason}",
-                                      f"{words} + the model"))
+            outcomes.append(
+                undecided(
+                    title, f"{found}; {facts.model_parameters.reason}", f"{words} + the model"
+                )
+            )
             continue
         options = " or ".join(symbols_of(f"roots.{name}") for name in names)
-        outcomes.append(judged(
-            title, free >= size, found, f"{gib(size)}: {words}",
-            [f"free some space, or move {options} to a larger file system"],
-        ))
+        outcomes.append(
+            judged(
+                title,
+                free >= size,
+                found,
+                f"{gib(size)}: {words}",
+                [f"free some space, or move {options} to a larger file system"],
+            )
+        )
     return outcomes
 
 

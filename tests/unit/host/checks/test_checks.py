@@ -24,16 +24,25 @@ MakeFacts = Callable[..., HostFacts]
 
 def gpu(**changes: Any) -> tuple[Gpu, ...]:
     fields: dict[str, Any] = {
-        "index": 0, "uuid": "GPU-abc", "name": "NVIDIA A100", "memory_total_bytes": 80 * GIB,
-        "memory_free_bytes": 79 * GIB, "driver": "580.65.06", "compute_capability": (8, 0),
+        "index": 0,
+        "uuid": "GPU-abc",
+        "name": "NVIDIA A100",
+        "memory_total_bytes": 80 * GIB,
+        "memory_free_bytes": 79 * GIB,
+        "driver": "580.65.06",
+        "compute_capability": (8, 0),
     }
     return (Gpu(**(fields | changes)),)
 
 
 def root(name: str, **changes: Any) -> Fact[Root]:
     fields: dict[str, Any] = {
-        "path": f"/data/{name}", "existing": "/data", "free_bytes": 500 * GIB, "device": 1,
-        "noexec": False, "problem": "",
+        "path": f"/data/{name}",
+        "existing": "/data",
+        "free_bytes": 500 * GIB,
+        "device": 1,
+        "noexec": False,
+        "problem": "",
     }
     return Fact(Root(**(fields | changes)), "invented")
 
@@ -61,27 +70,64 @@ FAILURES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ("cpu", {"architecture": "riscv64"}, {}, "CPU instruction set", "wheels"),
     ("cuda", {"architecture": "ppc64le"}, {}, "CPU instruction set", "wheels"),
     ("cpu", {"memory": Space(16 * GIB, 8 * GIB)}, {}, "host memory", "L1_SIZE_GB"),
-    ("cpu", {"memory": Space(16 * GIB, 15 * GIB)}, {"vllm.cpu_kv_gib": 8}, "host memory",
-     "CPU_KV_GB"),
+    (
+        "cpu",
+        {"memory": Space(16 * GIB, 15 * GIB)},
+        {"vllm.cpu_kv_gib": 8},
+        "host memory",
+        "CPU_KV_GB",
+    ),
     ("cuda", {"memory": Space(16 * GIB, 10 * GIB)}, {}, "host memory", "L1_SIZE_GB"),
-    ("cuda", {"shared_memory": Space(64 << 20, 64 << 20)}, {}, "shared memory in /dev/shm",
-     "--shm-size"),
-    ("cpu", {"shared_memory": Space(64 * GIB, 3 * GIB)}, {}, "shared memory in /dev/shm",
-     "segments"),
+    (
+        "cuda",
+        {"shared_memory": Space(64 << 20, 64 << 20)},
+        {},
+        "shared memory in /dev/shm",
+        "--shm-size",
+    ),
+    (
+        "cpu",
+        {"shared_memory": Space(64 * GIB, 3 * GIB)},
+        {},
+        "shared memory in /dev/shm",
+        "segments",
+    ),
     ("cpu", {"shared_memory": None}, {}, "shared memory in /dev/shm", "tmpfs"),
     ("cpu", {"roots": roots(work={"problem": "no right"})}, {}, "work root", "WORK_ROOT"),
-    ("cpu", {"roots": roots(results={"problem": "no right"})}, {}, "results root",
-     "RESULTS_ROOT"),
+    ("cpu", {"roots": roots(results={"problem": "no right"})}, {}, "results root", "RESULTS_ROOT"),
     ("cpu", {"roots": roots(cache={"noexec": True})}, {}, "cache root", "CACHE_ROOT"),
-    ("cpu", {"roots": roots(cache={"free_bytes": 9 * GIB, "device": 2})}, {}, "disk for cache",
-     "CACHE_ROOT"),
-    ("cuda", {"roots": roots(cache={"free_bytes": 9 * GIB, "device": 2})}, {}, "disk for cache",
-     "CACHE_ROOT"),
-    ("cpu", {"roots": roots(work={"free_bytes": GIB, "device": 2},
-                            results={"free_bytes": GIB, "device": 2})}, {},
-     "disk for work and results", "WORK_ROOT"),
-    ("cpu", {"ports": {8000: Fact("process 7 (nginx), listening on 0.0.0.0", "invented")}},
-     {"vllm.port": 8000}, "port for vllm.port", "VLLM_PORT"),
+    (
+        "cpu",
+        {"roots": roots(cache={"free_bytes": 9 * GIB, "device": 2})},
+        {},
+        "disk for cache",
+        "CACHE_ROOT",
+    ),
+    (
+        "cuda",
+        {"roots": roots(cache={"free_bytes": 9 * GIB, "device": 2})},
+        {},
+        "disk for cache",
+        "CACHE_ROOT",
+    ),
+    (
+        "cpu",
+        {
+            "roots": roots(
+                work={"free_bytes": GIB, "device": 2}, results={"free_bytes": GIB, "device": 2}
+            )
+        },
+        {},
+        "disk for work and results",
+        "WORK_ROOT",
+    ),
+    (
+        "cpu",
+        {"ports": {8000: Fact("process 7 (nginx), listening on 0.0.0.0", "invented")}},
+        {"vllm.port": 8000},
+        "port for vllm.port",
+        "VLLM_PORT",
+    ),
     ("cpu", {"running_python": "3.9.2"}, {}, "Python for kvseal", "newer Python"),
     ("cpu", {}, {"python": {"version": "3.14"}}, "Python for the engines", "PYTHON"),
     ("cpu", {"glibc": "2.17"}, {}, "C library", "newer distribution"),
@@ -93,21 +139,38 @@ FAILURES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ("cuda", {"driver": None}, {}, "NVIDIA driver", "install NVIDIA driver 580"),
     ("cuda", {"gpus": gpu()}, {"vllm.visible_devices": "0,3"}, "visible GPUs", "VISIBLE_DEVICES"),
     ("cuda", {"gpus": gpu(compute_capability=(7, 0))}, {}, "compute capability", "another GPU"),
-    ("cuda", {"gpus": gpu(compute_capability=(7, 5))}, {"vllm.dtype": "bfloat16"},
-     "compute capability", "float16"),
+    (
+        "cuda",
+        {"gpus": gpu(compute_capability=(7, 5))},
+        {"vllm.dtype": "bfloat16"},
+        "compute capability",
+        "float16",
+    ),
     ("cuda", {"gpus": gpu(memory_free_bytes=10 * GIB)}, {}, "GPU memory", "nvidia-smi"),
-    ("cuda", {"gpus": gpu(memory_total_bytes=12 * GIB, memory_free_bytes=12 * GIB)}, {},
-     "GPU memory", "GPU_MEMORY_PERCENT"),
+    (
+        "cuda",
+        {"gpus": gpu(memory_total_bytes=12 * GIB, memory_free_bytes=12 * GIB)},
+        {},
+        "GPU memory",
+        "GPU_MEMORY_PERCENT",
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("device", "facts", "spec", "name", "remedy"), FAILURES,
+    ("device", "facts", "spec", "name", "remedy"),
+    FAILURES,
     ids=[f"{row[3]}-{number}" for number, row in enumerate(FAILURES)],
 )
 def test_each_check_fails_alone_and_says_what_to_do(
-    make_facts: MakeFacts, make_spec: MakeSpec, *, device: str, facts: dict[str, Any],
-    spec: dict[str, Any], name: str, remedy: str,
+    make_facts: MakeFacts,
+    make_spec: MakeSpec,
+    *,
+    device: str,
+    facts: dict[str, Any],
+    spec: dict[str, Any],
+    name: str,
+    remedy: str,
 ) -> None:
     outcomes = run_checks(make_facts(**facts), make_spec(device, **spec))
     failed = [item for item in outcomes if item.status is Status.FAIL]
@@ -119,8 +182,7 @@ def test_every_check_is_in_the_table_of_failures(
     make_facts: MakeFacts, make_spec: MakeSpec
 ) -> None:
     spec = make_spec("cuda", **{"vllm.port": 8000, "lmcache.source": "git"})
-    names = {item.name for item in run_checks(
-        make_facts(ports={8000: Fact("", "invented")}), spec)}
+    names = {item.name for item in run_checks(make_facts(ports={8000: Fact("", "invented")}), spec)}
     covered = {row[3] for row in FAILURES} | {"CUDA runtime"}  # a test of its own below
     covered |= {"port for lmcache.port", "port for lmcache.http_port"}  # one function with vllm's
     assert {name for name in names if not name.startswith("disk for")} <= covered
@@ -142,8 +204,13 @@ def test_every_check_is_in_the_table_of_failures(
     ],
 )
 def test_what_the_machine_does_not_tell_is_unknown_and_no_failure(
-    make_facts: MakeFacts, make_spec: MakeSpec, *, device: str, facts: dict[str, Any],
-    spec: dict[str, Any], name: str,
+    make_facts: MakeFacts,
+    make_spec: MakeSpec,
+    *,
+    device: str,
+    facts: dict[str, Any],
+    spec: dict[str, Any],
+    name: str,
 ) -> None:
     outcomes = run_checks(make_facts(**facts), make_spec(device, **spec))
     assert status(outcomes, name) is Status.UNKNOWN
@@ -174,8 +241,13 @@ def test_an_unknown_model_size_is_unknown_where_it_counts(
     ],
 )
 def test_driver_and_runtime_against_the_wheel(
-    make_facts: MakeFacts, make_spec: MakeSpec, *, driver: str, cuda: tuple[int, int],
-    driver_status: Status, cuda_status: Status,
+    make_facts: MakeFacts,
+    make_spec: MakeSpec,
+    *,
+    driver: str,
+    cuda: tuple[int, int],
+    driver_status: Status,
+    cuda_status: Status,
 ) -> None:
     outcomes = run_checks(make_facts(driver=driver, cuda_version=cuda), make_spec())
     assert status(outcomes, "NVIDIA driver") is driver_status
@@ -186,8 +258,13 @@ def test_a_gpu_is_chosen_by_index_uuid_or_its_beginning(
     make_facts: MakeFacts, make_spec: MakeSpec
 ) -> None:
     two = gpu() + gpu(index=1, uuid="GPU-abd", compute_capability=(7, 0))
-    for devices, expected in [("0", Status.PASS), ("1", Status.FAIL), ("GPU-abd", Status.FAIL),
-                              ("GPU-abc", Status.PASS), (" 0 , 1 ", Status.FAIL)]:
+    for devices, expected in [
+        ("0", Status.PASS),
+        ("1", Status.FAIL),
+        ("GPU-abd", Status.FAIL),
+        ("GPU-abc", Status.PASS),
+        (" 0 , 1 ", Status.FAIL),
+    ]:
         spec = make_spec(**{"vllm.visible_devices": devices})
         outcomes = run_checks(make_facts(gpus=two), spec)
         assert status(outcomes, "visible GPUs") is Status.PASS
@@ -243,6 +320,11 @@ def test_a_device_without_checks_is_refused(make_facts: MakeFacts, make_spec: Ma
 
 def test_the_cpu_profile_asks_nothing_of_nvidia() -> None:
     assert {check.__name__ for check, devices in CHECKS if "cpu" not in devices} == {
-        "driver", "cuda_runtime", "visible_devices", "compute_capability", "gpu_memory",
-        "c_compiler", "nvcc",
+        "driver",
+        "cuda_runtime",
+        "visible_devices",
+        "compute_capability",
+        "gpu_memory",
+        "c_compiler",
+        "nvcc",
     }

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading vLLM's event stream: what is whole is an answer, everything else an error."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+pytest.importorskip("requests")
+
+from kvseal.engines.completions import _collect
+from kvseal.errors import EngineError
+
+
+def lines(*events: dict[str, Any]) -> list[bytes]:
+    return [b"data: " + json.dumps(event).encode() for event in events] + [b"", b"data: [DONE]"]
+
+
+def token(ids: list[int], text: str, finish: str | None = None) -> dict[str, Any]:
+    return {"choices": [{"token_ids": ids, "text": text, "finish_reason": finish}]}
+
+
+USAGE = {
+    "choices": [],
+    "usage": {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 4}},
+}
+
+
+def test_tokens_text_and_hits_of_a_whole_stream() -> None:
+    found = _collect(lines(token([1], "a"), token([2, 3], "b", "length"), USAGE), 0.0)
+    assert (found.token_ids, found.text, found.finish_reason) == ([1, 2, 3], "ab", "length")
+    assert (found.prompt_tokens, found.hit_tokens) == (9, 4)
+
+
+def test_hits_that_are_not_reported_are_unknown_not_zero() -> None:
+    silent = {"choices": [], "usage": {"prompt_tokens": 9}}
+    assert _collect(lines(token([1], "a", "stop"), silent), 0.0).hit_tokens is None
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param(lines(token([1], "a")), id="no-finish-reason"),
+        pytest.param(lines(token([1], "a", "length")), id="no-usage"),
+        pytest.param(lines(token([1], "a", "error"), USAGE), id="finish-reason-error"),
+        pytest.param(lines({"error": {"message": "load failed"}}), id="error-event"),
+    ],
+)
+def test_a_stream_that_is_not_whole_is_an_error(stream: list[bytes]) -> None:
+    with pytest.raises(EngineError):
+        _collect(stream, 0.0)
