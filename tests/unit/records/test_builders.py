@@ -27,6 +27,10 @@ def test_what_the_builders_make_is_a_history():
     events += [
         builders.error(where="store", message="m"),
         builders.interrupted(signal="SIGINT"),
+        builders.literal_prompt(token_ids=[1], source_tokens=9, compacted_tokens=4, text="t"),
+        builders.literal_answer(
+            cache="empty", output_token_ids=[2], text="u", hit_tokens_vllm=0, hit_tokens_server=0
+        ),
     ]
     assert {event["event"] for event in events} == set(EVENTS)
     for event in events:
