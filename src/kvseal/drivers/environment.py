@@ -38,10 +38,10 @@ def record_environment(
         PrerequisiteError: an installed version is not the spec's.
         PatchError: the installed files are not what the patch record says.
     """
-    installed = {
-        distribution.metadata["Name"].lower(): distribution.version
-        for distribution in importlib.metadata.distributions()
-    }
+    installed: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        # Found in the order of sys.path, where the first one is what an import takes.
+        installed.setdefault(distribution.metadata["Name"].lower(), distribution.version)
     for name, wanted in (
         (spec.vllm.distribution, spec.vllm.version),
         ("lmcache", spec.lmcache.version if spec.lmcache.source == "index" else None),
