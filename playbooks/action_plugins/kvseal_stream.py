@@ -58,6 +58,15 @@ class Interrupted(BaseException):
 
 
 def _interrupt(signum: int, frame: object) -> None:
+    """Raise Interrupted, once.
+
+    Ansible ends its workers with SIGTERM right after Ctrl-C, yet waits for them
+    on its way out: staying keeps the prompt away until the node is clean. So
+    SIGTERM is ignored from here on, before it can cut the stopping short; a
+    second Ctrl-C ends the waiting, and the node still stops by itself.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     raise Interrupted
 
 
@@ -95,11 +104,6 @@ class ActionModule(ActionBase):
         try:
             result.update(self._run_under_lease())
         except Interrupted:
-            # Ansible ends its workers with SIGTERM right after Ctrl-C, yet waits for
-            # them on its way out: staying keeps the prompt away until the node is
-            # clean. A second Ctrl-C ends the waiting; the node still stops by itself.
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
             self._stop()
             result.update(rc=130, ended="asked")
         finally:

@@ -27,10 +27,16 @@ def wait_for(play: subprocess.Popen[str], text: str) -> None:
     raise AssertionError(f"the play ended without {text!r}")
 
 
-def drivers(node: Node) -> list[str]:
-    """Return the command lines of this node's processes."""
-    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    return [line for line in found.stdout.splitlines() if f"{node.work}/" in line]
+def left_running(node: Node, seconds: float) -> list[str]:
+    """Return the command lines of this node's processes that are there after `seconds`."""
+    until = time.monotonic() + seconds
+    while True:
+        command = ["ps", "-ww", "-eo", "args"]
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        left = [line for line in found.splitlines() if f"{node.work}/" in line]
+        if not left or time.monotonic() > until:
+            return left
+        time.sleep(0.2)
 
 
 def test_folder_comes_back_whole(built: Node) -> None:
@@ -101,7 +107,7 @@ def test_interrupted_run_is_stopped_and_brought_back_later(built: Node) -> None:
     os.killpg(play.pid, signal.SIGINT)
     play.communicate(timeout=60)
     assert play.returncode == 99  # Ansible's own status for Ctrl-C
-    assert drivers(built) == []
+    assert left_running(built, 1) == []
     (run,) = built.runs_on_node()
 
     assert built.play("--tags", "bring_back").status == 0
@@ -114,10 +120,7 @@ def test_killed_controller_stops_the_run(built: Node) -> None:
     wait_for(play, "first line of progress")
     os.kill(play.pid, signal.SIGKILL)
     play.communicate(timeout=60)
-    until = time.monotonic() + 90
-    while drivers(built) and time.monotonic() < until:
-        time.sleep(0.5)
-    assert drivers(built) == []
+    assert left_running(built, 90) == []
 
 
 def test_second_run_is_refused_while_one_goes_on(built: Node) -> None:
