@@ -35,7 +35,7 @@ def run(*command: str, cwd: Path = CHECKOUT, env: dict[str, str] | None = None) 
 
 def lint() -> bool:
     """Style and types of the program, its roles and its scripts."""
-    sources = ["src", "tests", "scripts"]
+    sources = ["src", "tests", "scripts", "playbooks", "roles"]
     return all(
         [
             run("ruff", "check", *sources),

@@ -196,6 +196,8 @@ def main(argv: list[str]) -> int:
     # engine compiles vLLM and torch anew, and beside their sources they would
     # litter the checkout.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    # Ansible does not flush what it prints into a pipe, and a log must be live too.
+    environment["PYTHONUNBUFFERED"] = "1"
     environment["PYTHONPYCACHEPREFIX"] = str(path.parent / "bytecode")
     environment.pop("PYTHONHOME", None)
     environment.pop("PYTHONPATH", None)

@@ -28,7 +28,8 @@ def compare(
     """Run both arms over `prompts`.
 
     `witness` is the same model in transformers, float32, or None to go without;
-    `salt` is the cache salt of the SnapKV arm.
+    `salt` begins the cache salts of the SnapKV arm, one a prompt, so that two
+    prompts which keep the same first tokens never meet in the cache.
     """
     for prompt in prompts:
         history.append(
@@ -53,7 +54,9 @@ def compare(
                 if arm == "baseline":
                     _baseline(serving, prompt, history)
                 else:
-                    _snapkv(serving, prompt, history, salt=salt, witness=witness)
+                    _snapkv(
+                        serving, prompt, history, salt=f"{salt}-{prompt.index}", witness=witness
+                    )
 
 
 def _baseline(serving: Serving, prompt: Prompt, history: HistoryWriter) -> None:
