@@ -22,6 +22,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import IO, Any
 
@@ -169,8 +170,11 @@ def drop_compiled(path: Path) -> None:
     Python compares whole seconds and the size; both can be equal after two
     quick changes.
     """
-    if path.suffix == ".py":
-        for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+    if path.suffix != ".py":
+        return
+    # The second is the same folder, unless PYTHONPYCACHEPREFIX puts them elsewhere.
+    for folder in {path.parent / "__pycache__", Path(cache_from_source(str(path))).parent}:
+        for compiled in folder.glob(f"{path.stem}.*.pyc"):
             compiled.unlink(missing_ok=True)
 
 
