@@ -23,7 +23,8 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 WORK = CHECKOUT / "build" / "check"
 COPY = WORK / "checkout"
 """A copy of the checkout, so that a check never touches the user's .config and results."""
-PROFILE = "lmcache-snapkv-cpu"
+PARALLEL = ("-n", "auto", "--dist", "loadfile")
+"""A file of tests stays with one worker, since its fixtures are shared."""
 
 
 def run(*command: str, cwd: Path = CHECKOUT, env: dict[str, str] | None = None) -> bool:
@@ -49,12 +50,12 @@ def lint() -> bool:
 
 def unit() -> bool:
     """Unit tests that need no engine package."""
-    return run(sys.executable, "-m", "pytest", "tests/unit")
+    return run(sys.executable, "-m", "pytest", *PARALLEL, "tests/unit")
 
 
 def ansible() -> bool:
     """The play over Ansible's local connection, with faults that real verbs don't make."""
-    return run(sys.executable, "-m", "pytest", "tests/ansible")
+    return run(sys.executable, "-m", "pytest", *PARALLEL, "tests/ansible")
 
 
 def comparison() -> bool:
