@@ -10,6 +10,7 @@ import pytest
 from kvseal.checkers.unsafe_hit import judge_unsafe_hit
 from kvseal.records import builders
 from kvseal.records.history import Event, History
+from kvseal.records.schemas import validate
 from kvseal.verdict import Verdict
 
 
@@ -36,7 +37,12 @@ def history(*answers: dict[str, Any], end: bool = True, prompt: bool = True) -> 
         lines.append(builders.run_finished())
     return History(
         tuple(
-            Event(number, "2026-11-30T12:00:00Z", line["event"], line)
+            Event(
+                number,
+                "2026-11-30T12:00:00Z",
+                line["event"],
+                {name: value for name, value in line.items() if name != "event"},
+            )
             for number, line in enumerate(lines)
         )
     )
@@ -44,6 +50,7 @@ def history(*answers: dict[str, Any], end: bool = True, prompt: bool = True) -> 
 
 def test_a_hit_on_the_compacted_entry_fails_and_names_the_first_token() -> None:
     found = judge_unsafe_hit(history(answer("compacted", [5, 6], 2), answer("empty", [5, 7], 0)))
+    validate(found.to_json(), "unsafe-hit-result.v1")
     assert found.verdict is Verdict.FAIL
     assert found.evidence["first_difference"] == 1
 
@@ -103,4 +110,6 @@ def test_no_hit_and_equal_tokens_pass() -> None:
     ],
 )
 def test_what_was_not_seen_gives_no_verdict(seen: History) -> None:
-    assert judge_unsafe_hit(seen).verdict is Verdict.INCONCLUSIVE
+    found = judge_unsafe_hit(seen)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    validate(found.to_json(), "unsafe-hit-result.v1")
