@@ -5,8 +5,9 @@ The engine's tensor is `[blocks, block, kv_heads, 2 x head_size]` (or with heads
 before tokens); LMCache hands both over token by token as `[tokens, kv_heads,
 K then V]`, so any number of tokens can be cut.
 
-Source: seen on an H200 with vLLM 0.28.0 and LMCache 0.5.4; LMCache's own
-gather, which a test runs on both orders.
+Source: seen on an H200 with vLLM 0.28.0 and LMCache 0.5.4, in float32, float16
+and bfloat16 (docs/evidence/h200); LMCache's own gather, which a test runs on
+both orders.
 """
 
 from __future__ import annotations
