@@ -102,7 +102,7 @@ def test_different_values_have_different_bytes(first: object, second: object) ->
         {None: 1},
         b"bytes",
         {"a": {1, 2}},
-        object(),
+        pytest.param(object(), id="object"),
         "\ud800",
         {"\udfff": 1},
     ],

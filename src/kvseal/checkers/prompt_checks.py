@@ -19,8 +19,10 @@ from kvseal.records.events import ARMS
 from kvseal.records.history import Event
 from kvseal.spec.runspec import RunSpec
 
-NEAR_TIE_MARGIN = 1e-3
-"""Logit distance under which two float32 implementations may order two tokens differently."""
+NEAR_TIE_MARGINS = {"float32": 1e-3, "float16": 0.025, "bfloat16": 0.25}
+"""Logit distance under which an engine of this dtype and a float32 witness may order two
+tokens differently. Source: the largest distances seen on true entries, 0.0032 in float16 and
+0.157 in bfloat16 (docs/evidence/h200), with room above them; a few 1e-4 in float32."""
 
 WITNESSES = {"hit_tokens_server": "the LMCache server", "hit_tokens_vllm": "vLLM"}
 
@@ -42,7 +44,7 @@ def check_prompt(spec: RunSpec, evidence: Evidence, index: int) -> Iterator[Reas
         else:
             yield from _answer(spec, prompt, transform, answer)
     if spec.snapkv.reference:
-        yield from _reference(evidence, index)
+        yield from _reference(spec, evidence, index)
 
 
 def _transform(
@@ -147,7 +149,7 @@ def _answer(
             )
 
 
-def _reference(evidence: Evidence, index: int) -> Iterator[Reason]:
+def _reference(spec: RunSpec, evidence: Evidence, index: int) -> Iterator[Reason]:
     reference, answer = evidence.references.get(index), evidence.answers.get(("snapkv", index))
     if reference is None:
         yield reason("reference.missing", index=index, arm="snapkv")
@@ -169,7 +171,7 @@ def _reference(evidence: Evidence, index: int) -> Iterator[Reason]:
     margin = reference["top2_margin"]
     if found >= min(len(theirs), len(ours)):
         code = "reference.incomplete"
-    elif margin is not None and margin < NEAR_TIE_MARGIN:
+    elif margin is not None and margin < NEAR_TIE_MARGINS[spec.vllm.dtype]:
         code = "reference.near_tie"
     else:
         code = "reference.differs"
@@ -178,6 +180,7 @@ def _reference(evidence: Evidence, index: int) -> Iterator[Reason]:
         index=index,
         arm="snapkv",
         position=found,
+        dtype=spec.vllm.dtype,
         margin="an unknown distance" if margin is None else f"{margin:.3g}",
         reference=len(theirs),
         answer=len(ours),

@@ -76,7 +76,7 @@ REASONS: dict[str, tuple[Verdict, str]] = {
     "reference.near_tie": (
         _UNKNOWN,
         "the reference takes another token at {position}, where its two best are {margin} apart: "
-        "a tie to float32",
+        "a tie for an engine in {dtype}",
     ),
     "reference.differs": (
         _FAIL,

@@ -17,7 +17,7 @@ from kvseal.spec.runspec import RunSpec
 CPU_BLOCK_TOKENS = 32
 """vLLM's CPU attention packs blocks of this size. Source: its `_get_attn_isa` kernels."""
 GPU_BLOCK_TOKENS = 16
-DTYPES = {"cpu": ("float32", "bfloat16"), "cuda": ("float16", "bfloat16")}
+DTYPES = {"cpu": ("float32", "bfloat16"), "cuda": ("float16", "bfloat16", "float32")}
 """Data types whose KV layout is known on each device."""
 
 _Problems = Iterator[OptionError]

@@ -268,6 +268,17 @@ def test_an_unknown_margin_is_no_tie():
     assert [reason.code for reason in judgement.reasons] == ["reference.differs"]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "tie", "difference"),
+    [("float32", 9e-4, 1.1e-3), ("float16", 0.024, 0.026), ("bfloat16", 0.24, 0.26)],
+)
+def test_what_rounding_can_turn_depends_on_the_engine(dtype, tie, difference):
+    spec = build.make_spec(vllm={"dtype": dtype})
+    for margin, code in ((tie, "reference.near_tie"), (difference, "reference.differs")):
+        judgement = judged(reference([*IDS[:1], 99, 98], 1, margin), spec)
+        assert [reason.code for reason in judgement.reasons] == [code]
+
+
 def test_a_disputed_reference_still_counts_as_a_hit():
     assert judged(FAULTS["reference.near_tie"]).to_json()["snapkv"]["total"] == 4
 

@@ -46,10 +46,15 @@ def nvidia(profile, around, **changes):
     return translate(variables, around)
 
 
-def test_float32_has_no_layout_on_a_gpu(profile, around):
-    assert nvidia(profile, around, DTYPE="bfloat16")
-    with pytest.raises(OptionError, match="layout on cuda"):
-        nvidia(profile, around, DTYPE="float32")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_a_gpu_takes_every_dtype(profile, around, dtype):
+    assert nvidia(profile, around, DTYPE=dtype).vllm.dtype == dtype
+
+
+def test_float16_has_no_layout_on_a_cpu(spec_with):
+    assert spec_with(DTYPE="bfloat16")
+    with pytest.raises(OptionError, match="layout on cpu"):
+        spec_with(DTYPE="float16")
 
 
 def test_released_lmcache_does_not_go_with_the_older_vllm(profile, around):
