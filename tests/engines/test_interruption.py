@@ -85,16 +85,21 @@ def test_ctrl_c_while_the_engines_start(spec: RunSpec, tmp_path: Path) -> None:
     check_what_is_left(folder, "run.interrupted")
 
 
-def test_an_engine_killed_in_mid_run(spec: RunSpec, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("victim", "named"), [("VLLM::Worker", "vLLM"), ("lmcache.cli.main", "LMCache")]
+)
+def test_an_engine_killed_in_mid_run(
+    spec: RunSpec, tmp_path: Path, victim: str, named: str
+) -> None:
     process, folder = start(spec, tmp_path)
     wait_for(lambda: any('"event": "answer"' in line for line in history(folder)), process, 400)
-    workers = processes_of(folder, "VLLM::Worker")
-    assert workers
-    for pid in workers:
+    victims = processes_of(folder, victim)
+    assert victims
+    for pid in victims:
         os.kill(pid, signal.SIGKILL)
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 2, output
-    assert "vLLM" in output
+    assert named in output
     check_what_is_left(folder, "run.error")
 
 
