@@ -1,11 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For all tests: signals as a terminal gives them."""
+"""For all tests: signals as a terminal gives them, and generated input that is the same each time."""
 
 from __future__ import annotations
 
 import signal
 
 import pytest
+
+try:
+    from hypothesis import HealthCheck, settings
+except ImportError:
+    # The engine environment alone; tests that generate input need its test packages too.
+    pass
+else:
+    # How fast the machine is says nothing about the code, and CI must be repeatable.
+    settings.register_profile(
+        "kvseal",
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    settings.load_profile("kvseal")
 
 
 @pytest.fixture(autouse=True, scope="session")
