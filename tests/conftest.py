@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For all tests: signals as a terminal gives them, and generated input that is the same each time."""
+"""For all tests: signals as a terminal gives them, generated input the same each time."""
 
 from __future__ import annotations
 

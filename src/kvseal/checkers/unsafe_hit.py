@@ -56,12 +56,16 @@ def judge_unsafe_hit(history: History) -> UnsafeHit:
     found = first_difference(served["output_token_ids"], true["output_token_ids"])
     evidence["first_difference"] = found
     hits = served["hit_tokens_server"]
-    changed = "the same tokens all the same" if found is None else f"another token {found}"
+    outcome = (
+        "its answer happens to be its own all the same"
+        if found is None
+        else f"its answer is not its own from token {found} on"
+    )
     if hits:
         return UnsafeHit(
             Verdict.FAIL,
             f"an ordinary prompt was served {hits} tokens of KV that were compacted from "
-            f"another, longer prompt, and answered with {changed}",
+            f"another, longer prompt; {outcome}",
             evidence,
         )
     if found is not None:
