@@ -21,6 +21,8 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 WORK = CHECKOUT / "build" / "check"
+SLOWEST = ("--durations=10", "--durations-min=2")
+"""Phases that wait for engines say what took so long."""
 COPY = WORK / "checkout"
 """A copy of the checkout, so that a check never touches the user's .config and results."""
 PARALLEL = ("-n", "auto", "--dist", "loadfile")
@@ -73,7 +75,8 @@ def comparison() -> bool:
             (COPY / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(CHECKOUT / name, COPY / name)
     return run(
-        sys.executable, "-m", "pytest", "tests/e2e", env={"KVSEAL_CHECK_CHECKOUT": str(COPY)}
+        *(sys.executable, "-m", "pytest", *SLOWEST, "tests/e2e"),
+        env={"KVSEAL_CHECK_CHECKOUT": str(COPY)},
     )
 
 
@@ -99,7 +102,7 @@ def engines() -> bool:
     }
     folders = ["tests/unit/compaction", "tests/unit/layouts", "tests/unit/engines", "tests/engines"]
     present = [folder for folder in folders if (CHECKOUT / folder).is_dir()]
-    return run(str(python), "-m", "pytest", *present, env=environment)
+    return run(str(python), "-m", "pytest", *SLOWEST, *present, env=environment)
 
 
 def installer_settings() -> dict[str, str]:

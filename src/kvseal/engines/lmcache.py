@@ -15,6 +15,7 @@ from pathlib import Path
 
 import requests
 
+from kvseal.engines.server import StartedServer
 from kvseal.process import EngineProcess, free_port
 from kvseal.spec.runspec import RunSpec
 
@@ -68,31 +69,10 @@ def server_command(
     ]
 
 
-@dataclass(frozen=True)
-class LMCacheServer:
-    """A started server; `wait_ready` returns once it answers."""
-
-    endpoint: LMCacheEndpoint
-    process: EngineProcess
-    timeout_seconds: float
-
-    def wait_ready(self) -> None:
-        """Wait until the server reports itself healthy.
-
-        Raises:
-            EngineError: when it exits or stays unready; the message ends with its last log lines.
-        """
-        self.process.wait_ready(
-            self.endpoint.ready,
-            timeout_seconds=self.timeout_seconds,
-            option="WORKFLOW_KNLP_LMCACHE_SNAPKV_LMCACHE_START_TIMEOUT",
-        )
-
-
 @contextmanager
 def started_lmcache(
     spec: RunSpec, *, python: str, log: Path, segment: str, run_id: str
-) -> Iterator[LMCacheServer]:
+) -> Iterator[StartedServer[LMCacheEndpoint]]:
     """Start an LMCache server for the length of a `with` block.
 
     Raises:
@@ -119,4 +99,9 @@ def started_lmcache(
         shared_memory=(segment,),
         run_id=run_id,
     ) as process:
-        yield LMCacheServer(endpoint, process, lmcache.start_timeout_seconds)
+        yield StartedServer(
+            endpoint,
+            process,
+            lmcache.start_timeout_seconds,
+            "CONFIG_WORKFLOW_KNLP_LMCACHE_SNAPKV_LMCACHE_START_TIMEOUT",
+        )

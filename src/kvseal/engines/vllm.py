@@ -18,6 +18,7 @@ import requests
 
 from kvseal.engines.completions import CompletionClient
 from kvseal.engines.lmcache import LMCacheEndpoint
+from kvseal.engines.server import StartedServer
 from kvseal.process import EngineProcess, free_port
 from kvseal.spec.runspec import RunSpec
 
@@ -121,27 +122,6 @@ def lmcache_connector(lmcache: LMCacheEndpoint) -> dict[str, object]:
     }
 
 
-@dataclass(frozen=True)
-class VLLMServer:
-    """A started server; `wait_ready` returns once it answers."""
-
-    endpoint: VLLMEndpoint
-    process: EngineProcess
-    timeout_seconds: float
-
-    def wait_ready(self) -> None:
-        """Wait until the server passes its own health check.
-
-        Raises:
-            EngineError: when it exits or stays unready; the message ends with its last log lines.
-        """
-        self.process.wait_ready(
-            self.endpoint.ready,
-            timeout_seconds=self.timeout_seconds,
-            option="WORKFLOW_KNLP_LMCACHE_SNAPKV_VLLM_START_TIMEOUT",
-        )
-
-
 @contextmanager
 def started_vllm(
     spec: RunSpec,
@@ -151,7 +131,7 @@ def started_vllm(
     log: Path,
     lmcache: LMCacheEndpoint | None,
     run_id: str,
-) -> Iterator[VLLMServer]:
+) -> Iterator[StartedServer[VLLMEndpoint]]:
     """Start a vLLM server for the length of a `with` block.
 
     `lmcache` None means no KV transfer at all.
@@ -165,4 +145,9 @@ def started_vllm(
     with EngineProcess(
         "vLLM", command, env=serve_environment(spec), log=log, run_id=run_id
     ) as process:
-        yield VLLMServer(endpoint, process, spec.vllm.start_timeout_seconds)
+        yield StartedServer(
+            endpoint,
+            process,
+            spec.vllm.start_timeout_seconds,
+            "CONFIG_WORKFLOW_KNLP_LMCACHE_SNAPKV_VLLM_START_TIMEOUT",
+        )
