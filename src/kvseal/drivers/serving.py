@@ -197,4 +197,9 @@ def serving(spec: RunSpec, model: ModelDirectory, *, logs: Path, run_id: str) ->
             device=spec.device,
         ) as sdk:
             cache = LMCacheHTTP(lmcache.endpoint.http_url)
-            yield Serving(spec, model, vllm.endpoint.client(), cache, sdk, rope)
+
+            def watch() -> None:
+                lmcache.process.check()
+                vllm.process.check()
+
+            yield Serving(spec, model, vllm.endpoint.client(watch), cache, sdk, rope)

@@ -8,13 +8,18 @@ in another way. Called by the drivers; starts and stops nothing.
 from __future__ import annotations
 
 import json
+import queue
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import requests
 
 from kvseal.errors import EngineError
+
+WATCH_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -38,10 +43,15 @@ class Completion:
 
 @dataclass(frozen=True)
 class CompletionClient:
-    """Greedy completions from the vLLM server at `base_url`."""
+    """Greedy completions from the vLLM server at `base_url`.
+
+    `watch` is called while an answer is waited for, and raises when waiting is
+    vain: a vLLM whose cache server has died keeps a request for minutes.
+    """
 
     base_url: str
     model: str
+    watch: Callable[[], None]
     timeout_seconds: float = 600.0
 
     def complete(
@@ -72,6 +82,30 @@ class CompletionClient:
         }
         if cache_salt:
             body["cache_salt"] = cache_salt
+        outcome: queue.SimpleQueue[Completion | Exception] = queue.SimpleQueue()
+        # A daemon: once `watch` has raised, it ends with the engine it waits for.
+        threading.Thread(target=self._ask_into, args=(outcome, body), daemon=True).start()
+        while True:
+            try:
+                answer = outcome.get(timeout=WATCH_SECONDS)
+            except queue.Empty:
+                self.watch()
+                continue
+            if isinstance(answer, Exception):
+                # A dead server is the better explanation of a broken answer.
+                self.watch()
+                raise answer
+            return answer
+
+    def _ask_into(
+        self, outcome: queue.SimpleQueue[Completion | Exception], body: dict[str, Any]
+    ) -> None:
+        try:
+            outcome.put(self._ask(body))
+        except Exception as error:  # noqa: BLE001  (raised again by the thread that waits)
+            outcome.put(error)
+
+    def _ask(self, body: dict[str, Any]) -> Completion:
         started = time.monotonic()
         try:
             with requests.post(

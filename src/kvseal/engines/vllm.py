@@ -9,7 +9,7 @@ that hands query tensors to the connector. The server listens on loopback only.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,9 +41,9 @@ class VLLMEndpoint:
         """Base URL of the OpenAI-compatible API."""
         return f"http://{self.host}:{self.port}"
 
-    def client(self) -> CompletionClient:
-        """A client for greedy completions."""
-        return CompletionClient(self.url, SERVED_MODEL)
+    def client(self, watch: Callable[[], None]) -> CompletionClient:
+        """A client for greedy completions; `watch` as in CompletionClient."""
+        return CompletionClient(self.url, SERVED_MODEL, watch)
 
     def ready(self) -> bool:
         """True once the server answers its health check with success."""

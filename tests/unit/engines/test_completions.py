@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import Any
 
 import pytest
 
 pytest.importorskip("requests")
 
-from kvseal.engines.completions import _collect
+from kvseal.engines.completions import CompletionClient, _collect
 from kvseal.errors import EngineError
 
 
@@ -52,3 +53,15 @@ def test_hits_that_are_not_reported_are_unknown_not_zero() -> None:
 def test_a_stream_that_is_not_whole_is_an_error(stream: list[bytes]) -> None:
     with pytest.raises(EngineError):
         _collect(stream, 0.0)
+
+
+def test_waiting_ends_when_the_watch_says_that_it_is_vain() -> None:
+    """A server that accepts a request and never answers, as vLLM does without its cache server."""
+
+    def watch() -> None:
+        raise EngineError("the cache server has ended")
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = CompletionClient(f"http://127.0.0.1:{silent.getsockname()[1]}", "model", watch)
+        with pytest.raises(EngineError, match="the cache server has ended"):
+            client.complete([1], max_tokens=1)
