@@ -21,17 +21,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Judge the run and return the exit status of its verdict."""
+    from kvseal.checkers.unsafe_hit import UnsafeHit
     from kvseal.report.console import summary
-    from kvseal.report.run_folder import read_run, read_unsafe_hit
+    from kvseal.report.run_folder import read_folder
     from kvseal.report.unsafe_hit import console
 
-    shown = read_unsafe_hit(args.folder)
-    if shown is not None:
-        document = shown.to_json()
+    found = read_folder(args.folder)
+    if isinstance(found, UnsafeHit):
+        shown = found.to_json()
         name = args.folder.resolve().name
-        print(json.dumps(document, indent=2) if args.json else console(document, name))
-        return shown.verdict.exit_status
-    found = read_run(args.folder)
+        print(json.dumps(shown, indent=2) if args.json else console(shown, name))
+        return found.verdict.exit_status
     if args.json:
         document = {
             "run": found.name,

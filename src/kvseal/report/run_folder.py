@@ -48,16 +48,39 @@ class RunFolder:
         return self.path.resolve().name
 
 
-def read_unsafe_hit(path: Path) -> UnsafeHit | None:
-    """Read and judge the run folder of `kvseal unsafe-hit` at `path`; None for another driver's.
+def read_folder(path: Path) -> RunFolder | UnsafeHit:
+    """Read and judge the run folder at `path`, whichever verb wrote it.
 
-    Raises: as `read_run`; EvidenceError also where result.json is not what the history gives.
+    Raises:
+        OptionError: there is no folder at `path`.
+        EvidenceError: a listed file is missing or changed, or a record can't be read; for
+            `kvseal unsafe-hit` also where result.json is not what the history gives.
     """
     files = _verified(path)
     history = read_history(path / "history.jsonl")
     started = history.named("run_started")
-    if not started or started[0]["driver"] != "unsafe-hit":
-        return None
+    if started and started[0]["driver"] == "unsafe-hit":
+        return _unsafe_hit(path, files, history)
+    return _comparison(path.resolve(), files, history)
+
+
+def read_run(path: Path) -> RunFolder:
+    """Read and judge the run folder of `kvseal compare` at `path`.
+
+    Raises: as `read_folder`; OptionError also where another verb wrote the folder.
+    """
+    found = read_folder(path)
+    if isinstance(found, UnsafeHit):
+        raise OptionError(
+            "the run is no comparison, and only a comparison has reports",
+            option="RUN",
+            value="unsafe-hit",
+            remedy="kvseal check prints it",
+        )
+    return found
+
+
+def _unsafe_hit(path: Path, files: FilesReport, history: History) -> UnsafeHit:
     found = judge_unsafe_hit(history)
     if files.extra or _object(path / "result.json") != found.to_json():
         raise EvidenceError(
@@ -68,25 +91,8 @@ def read_unsafe_hit(path: Path) -> UnsafeHit | None:
     return found
 
 
-def read_run(path: Path) -> RunFolder:
-    """Read and judge the run folder of `kvseal compare` at `path`.
-
-    Raises:
-        OptionError: there is no folder at `path`.
-        EvidenceError: a listed file is missing or changed, or a record can't be read.
-    """
-    files = _verified(path)
-    path = path.resolve()
+def _comparison(path: Path, files: FilesReport, history: History) -> RunFolder:
     spec = RunSpec.load(path / "spec.json")
-    history = read_history(path / "history.jsonl")
-    other = [event["driver"] for event in history.named("run_started")]
-    if other and other != ["compare"]:
-        raise OptionError(
-            "the run is no comparison, and only a comparison has reports",
-            option="RUN",
-            value=", ".join(other),
-            remedy="kvseal check prints it",
-        )
     judgement, anew = judge_again(spec, history, _object(path / "result.json"))
     patches, diff = _object(path / "patches.json") or {}, _text(path / "patches.diff")
     if (diff or patches) and sha256_hex(diff.encode()) != patches.get("diff_sha256"):
