@@ -2,9 +2,10 @@
 """Write and read history.jsonl: one event a line, each on disk before the next begins.
 
 A line carries `seq` (0, 1, 2 …), `at` (RFC 3339, UTC, milliseconds) and `event`
-besides the event's own fields (kvseal.records.events). The reader refuses what
-it does not know and says where; the one damage it accepts is a last line
-without its end, which is what a killed writer leaves.
+besides the event's own fields. Which events there are is said by a table: that
+of a run (kvseal.records.events) unless another is given. The reader refuses
+what the table does not know and says where; the one damage it accepts is a last
+line without its end, which is what a killed writer leaves.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from typing import Any, Protocol
 
 from kvseal.canonical import loads_strict
 from kvseal.errors import EvidenceError
-from kvseal.records.events import EVENTS, fits
+from kvseal.records.events import TABLE
+from kvseal.records.fields import EventTable, fits
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 ENVELOPE = ("seq", "at", "event")
-SCHEMA_ID = "kvseal.history.v1"
 
 
 @dataclass(frozen=True)
@@ -67,20 +68,21 @@ class LineSink(Protocol):
 
 
 class HistoryWriter:
-    """Numbers, dates and checks events on their way to `sink`.
+    """Numbers, dates and checks events of `table` on their way to `sink`.
 
     The sink keeps each line on disk before the next one is asked for, and takes
     back one that found no room.
     """
 
-    def __init__(self, sink: LineSink) -> None:
+    def __init__(self, sink: LineSink, table: EventTable = TABLE) -> None:
         self._sink = sink
+        self._table = table
         self._seq = 0
         # A signal handler may report an interruption in the middle of an append.
         self._lock = threading.RLock()
 
     def append(self, event: Mapping[str, Any]) -> None:
-        """Write one event made by kvseal.records.builders.
+        """Write one event, made by the builders that belong to the table.
 
         Raises:
             EvidenceError: when the event does not have exactly its fields, or a
@@ -89,7 +91,7 @@ class HistoryWriter:
         """
         with self._lock:
             line = {"seq": self._seq, "at": utc_now(), **event}
-            check_line(line, f"event {self._seq}")
+            check_line(line, f"event {self._seq}", self._table)
             try:
                 text = json.dumps(line, ensure_ascii=False, allow_nan=False)
             except ValueError as error:
@@ -98,8 +100,8 @@ class HistoryWriter:
             self._seq += 1
 
 
-def read_history(path: Path) -> History:
-    """Read and check a history file.
+def read_history(path: Path, table: EventTable = TABLE) -> History:
+    """Read a history file and hold it to `table`.
 
     Raises:
         EvidenceError: when it can't be read or a whole line is not an event,
@@ -111,10 +113,10 @@ def read_history(path: Path) -> History:
         raise EvidenceError(
             f"the history can't be read: {error.strerror}", option=str(path)
         ) from None
-    return parse_history(data, str(path))
+    return parse_history(data, str(path), table)
 
 
-def parse_history(data: bytes, name: str = "history.jsonl") -> History:
+def parse_history(data: bytes, name: str = "history.jsonl", table: EventTable = TABLE) -> History:
     """Parse the bytes of a history; `name` stands in errors."""
     *lines, rest = data.split(b"\n")
     events = []
@@ -124,7 +126,7 @@ def parse_history(data: bytes, name: str = "history.jsonl") -> History:
             line = loads_strict(text)
         except EvidenceError as error:
             raise EvidenceError(f"{where}: {error.message}") from None
-        check_line(line, where)
+        check_line(line, where, table)
         if line["seq"] != number - 1:
             raise EvidenceError(
                 f"{where}: an event is missing or out of place",
@@ -136,7 +138,7 @@ def parse_history(data: bytes, name: str = "history.jsonl") -> History:
     return History(tuple(events), truncated=bool(rest))
 
 
-def check_line(line: Any, where: str) -> None:
+def check_line(line: Any, where: str, table: EventTable = TABLE) -> None:
     """Hold one parsed line to the table of events.
 
     Raises:
@@ -144,9 +146,9 @@ def check_line(line: Any, where: str) -> None:
     """
     if not isinstance(line, Mapping) or not {"seq", "at", "event"} <= set(line):
         raise EvidenceError(f"{where}: not an event", expected="an object with seq, at and event")
-    if line["event"] not in EVENTS:
+    if not isinstance(line["event"], str) or line["event"] not in table.events:
         raise EvidenceError(
-            f"{where}: unknown event", value=line["event"], expected=" or ".join(EVENTS)
+            f"{where}: unknown event", value=line["event"], expected=" or ".join(table.events)
         )
     if not fits(line["seq"], {"type": "integer", "minimum": 0}):
         raise EvidenceError(f"{where}: field seq is wrong", value=line["seq"], expected="0, 1, 2 …")
@@ -154,7 +156,7 @@ def check_line(line: Any, where: str) -> None:
         raise EvidenceError(
             f"{where}: field at is wrong", value=line["at"], expected="RFC 3339 in UTC with Z"
         )
-    wanted = EVENTS[line["event"]]
+    wanted = table.events[line["event"]]
     present = set(line) - set(ENVELOPE)
     for field in sorted(present ^ set(wanted)):
         raise EvidenceError(
@@ -171,12 +173,12 @@ def check_line(line: Any, where: str) -> None:
             )
 
 
-def line_schema() -> dict[str, Any]:
-    """Return the JSON Schema of one line; schemas/history.v1.json is this, written out."""
+def line_schema(table: EventTable = TABLE) -> dict[str, Any]:
+    """Return the JSON Schema of one line; the published schema of a table is this, written out."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": SCHEMA_ID,
-        "title": "One line of history.jsonl",
+        "$id": table.schema_id,
+        "title": table.title,
         "oneOf": [
             {
                 "type": "object",
@@ -189,6 +191,6 @@ def line_schema() -> dict[str, Any]:
                     **fields,
                 },
             }
-            for name, fields in EVENTS.items()
+            for name, fields in table.events.items()
         ],
     }

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvseal.records.events import EVENTS, fits
+from kvseal.records import verification
+from kvseal.records.events import EVENTS
+from kvseal.records.fields import fits
 
-SCHEMAS = {f"{event}.{name}": schema for event, fields in EVENTS.items()
-           for name, schema in fields.items()}  # fmt: skip
+SCHEMAS = {f"{event}.{name}": schema for table in (verification.EVENTS, EVENTS)
+           for event, fields in table.items() for name, schema in fields.items()}  # fmt: skip
 SHAPES = {str(schema): schema for schema in SCHEMAS.values()}
 
 values = st.recursive(

@@ -9,7 +9,9 @@ from typing import Any
 
 from kvseal.errors import EvidenceError, PrerequisiteError
 
-NAMES = ("compare-result.v1", "history.v1", "unsafe-hit-result.v1")
+NAMES = (
+    "compare-result.v1", "history.v1", "unsafe-hit-result.v1", "verification-history.v1",
+)  # fmt: skip
 
 
 def load_schema(name: str) -> dict[str, Any]:
