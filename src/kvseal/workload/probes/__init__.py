@@ -6,8 +6,10 @@ tokenizer. Nothing here starts an engine, judges an answer or reads a clock.
 Called by the verify driver and its dry run; the checkers read probes back.
 """
 
+from kvseal.workload.probes.build import build_probes
 from kvseal.workload.probes.expected import TARGETS, expected_cached
 from kvseal.workload.probes.generations import control_repetitions, planned_generations
+from kvseal.workload.probes.manifest import load_manifest_schema, manifest
 from kvseal.workload.probes.probe import FORMATS, Geometry, Probe
 from kvseal.workload.probes.tokenizer import ModelTokenizer, ProbeTokenizer, load_tokenizer
 
@@ -18,8 +20,11 @@ __all__ = [
     "ModelTokenizer",
     "Probe",
     "ProbeTokenizer",
+    "build_probes",
     "control_repetitions",
     "expected_cached",
+    "load_manifest_schema",
     "load_tokenizer",
+    "manifest",
     "planned_generations",
 ]

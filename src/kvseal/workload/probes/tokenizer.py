@@ -77,7 +77,7 @@ class ModelTokenizer:
             text = self._tokenizer.apply_chat_template(
                 [{"role": "user", "content": MARKER}], tokenize=False, add_generation_prompt=True
             )
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             raise self._unusable(f"the model's chat template fails: {error}") from error
         parts = text.split(MARKER)
         if len(parts) != 2:
@@ -120,7 +120,7 @@ def load_tokenizer(
         tokenizer = AutoTokenizer.from_pretrained(
             str(path), local_files_only=True, trust_remote_code=False
         )
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         raise OptionError(
             f"no tokenizer can be loaded: {error}"[:600],
             option=option,
