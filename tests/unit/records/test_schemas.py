@@ -13,7 +13,8 @@ from kvseal.records.schemas import NAMES, load_schema, validate
 @pytest.mark.parametrize("name", NAMES)
 def test_each_schema_is_one_and_names_itself(name):
     jsonschema.Draft202012Validator.check_schema(load_schema(name))
-    assert load_schema(name)["$id"] == f"kvseal.{name}"
+    # The verifier's report keeps the identifier it is known by.
+    assert load_schema(name)["$id"] == (name if name.startswith("efim.") else f"kvseal.{name}")
 
 
 def test_an_unknown_schema_is_refused():
