@@ -37,22 +37,22 @@ def _run(run: RunFolder) -> str:
     parts = [
         f"# {result['verdict']}: baseline against SnapKV",
         escape(verdict_sentence(result)),
-        _table(HEADINGS, arm_table(result)),
+        markdown_table(HEADINGS, arm_table(result)),
         "95 % intervals in brackets: Wilson for accuracy, bootstrap over prompts for changes.",
     ]
     if result["reasons"]:
         rows = [
             (entry["verdict"], entry["code"], reason_text(entry)) for entry in result["reasons"]
         ]
-        parts += ["## Reasons", _table(("verdict", "code", "what"), rows)]
+        parts += ["## Reasons", markdown_table(("verdict", "code", "what"), rows)]
     parts += [
         "## Prompts",
-        _table(
+        markdown_table(
             ("#", "dataset", "verdict", "expected", "baseline", "SnapKV", "kept", "hit tokens"),
             [prompt_cells(prompt) for prompt in result["prompts"]],
         ),
         "## Run",
-        _table(("", ""), [("run", run.name), *setting_rows(result)]),
+        markdown_table(("", ""), [("run", run.name), *setting_rows(result)]),
     ]
     codemods = run.patches.get("codemods", [])
     if codemods:
@@ -60,7 +60,7 @@ def _run(run: RunFolder) -> str:
             (entry["name"], f"{entry['distribution']} {entry['version']}", entry["summary"])
             for entry in codemods
         ]
-        parts += ["## Patches", _table(("codemod", "package", "what it does"), rows)]
+        parts += ["## Patches", markdown_table(("codemod", "package", "what it does"), rows)]
     return "\n\n".join(parts)
 
 
@@ -93,7 +93,8 @@ def _answer(answer: Mapping[str, Any] | None) -> str:
     return f"{mark}: {text}"
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table, every cell escaped."""
     lines = [headings, ["---"] * len(headings)]
     body = [[escape(cell) for cell in row] for row in rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in [*lines, *body])

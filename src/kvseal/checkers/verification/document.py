@@ -102,10 +102,17 @@ def _fixture(evidence: Evidence, reasons: list[Reason]) -> Fixture | None:
 def _notes(evidence: Evidence) -> list[dict[str, str]]:
     """Return what a reader of the verdict has to know though it does not change it."""
     open_ones = unaccepted(evidence)
+    notes = evidence.request.document.get("notes")
     return [
-        {"code": "contract.deviation", "text": f"accepted deviation from the contract: {text}"}
-        for text in deviations(evidence)
-        if text not in open_ones
+        *(
+            {"code": "contract.deviation", "text": f"accepted deviation from the contract: {text}"}
+            for text in deviations(evidence)
+            if text not in open_ones
+        ),
+        *(
+            {"code": "request.note", "text": str(note)}
+            for note in (notes if isinstance(notes, (list, tuple)) else ())
+        ),
     ]
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from kvseal.checkers.verification.evidence import Evidence
@@ -42,9 +43,14 @@ def check_run(evidence: Evidence) -> Iterator[Reason]:
 def deviations(evidence: Evidence) -> list[str]:
     """Return in words how the installation departs from the contract."""
     return [
-        f"{entry.get('what')}: expected {entry.get('expected')}, found {entry.get('found')}"
+        f"{entry.get('what')}: expected {_text(entry.get('expected'))}, "
+        f"found {_text(entry.get('found'))}"
         for entry in evidence.request.deviations
     ]
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def unaccepted(evidence: Evidence) -> list[str]:
