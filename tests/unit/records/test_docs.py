@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from kvseal.checkers.reasons import REASONS
+from kvseal.checkers.verification.reasons import REASONS as VERIFICATION_REASONS
 from kvseal.records.events import EVENTS
 from kvseal.records.schemas import load_schema
+from kvseal.records.verification import EVENTS as VERIFICATION_EVENTS
 
 FORMATS = Path(__file__).parents[3] / "docs" / "formats"
 
@@ -33,3 +35,23 @@ def test_result_md_names_each_figure():
     arm = load_schema("compare-result.v1")["$defs"]["baseline_arm"]["properties"]
     for name in set(arm) - {"output_tokens", "total_seconds"}:
         assert name in text
+
+
+def test_verification_md_names_each_event_field_and_code():
+    text = (FORMATS / "verification.md").read_text(encoding="utf-8")
+    for event, fields in VERIFICATION_EVENTS.items():
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{event}` |")]
+        for field in fields:
+            assert f"`{field}`" in row, (event, field)
+    for code in VERIFICATION_REASONS:
+        assert f"`{code}`" in text, code
+
+
+def test_verification_md_names_each_field_of_the_report():
+    text = (FORMATS / "verification.md").read_text(encoding="utf-8")
+    schema = load_schema("efim.kv-reuse-verification.v1")
+    own = set(schema["properties"]) - {"schema", "created_at", "kvseal_version"}
+    difference = set(schema["$defs"]["difference"]["properties"])
+    target = set(schema["properties"]["control"]["properties"])
+    for field in own | difference | target:
+        assert f"`{field}`" in text or f"`{field}[]`" in text, field
