@@ -23,6 +23,7 @@ VERBS = {
     "model": "prepare a model's weights for a run",
     "patch": "apply, revert or show the edits to installed packages",
     "compare": "run baseline against SnapKV",
+    "verify": "compare reused KV with recomputation, token by token",
     "unsafe-hit": "show whose KV an ordinary prompt is served",
     "check": "judge a run folder again from its files alone",
     "report": "write reports from run folders",

@@ -30,8 +30,21 @@ def prepare_process() -> None:
     the engines get theirs from the run spec.
     """
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ.pop("LMCACHE_MP_TRANSFER_MODE", None)
+    _quieten()
+
+
+def prepare_verifier() -> None:
+    """The same for the verifier, which only reads LMCache's settings and asks a hub for a commit.
+
+    The engines inherit CUDA_VISIBLE_DEVICES as the user set it.
+    """
+    _quieten()
+
+
+def _quieten() -> None:
     os.environ |= {
-        "HF_HUB_OFFLINE": "1",
         # What these say of themselves belongs to no one's terminal; the engines,
         # whose logs are kept, are started with levels of their own.
         "LMCACHE_LOG_LEVEL": "WARNING",
@@ -39,7 +52,6 @@ def prepare_process() -> None:
         "LMCACHE_TRACK_USAGE": "false",
         "DO_NOT_TRACK": "1",
     }
-    os.environ.pop("LMCACHE_MP_TRANSFER_MODE", None)
 
 
 def execute(

@@ -22,7 +22,7 @@ from kvseal.compaction.rope_parameters import RopeParameters
 from kvseal.compaction.snapkv import SnapKV
 from kvseal.engines.completions import Completion, CompletionClient
 from kvseal.engines.geometry import ModelShape
-from kvseal.engines.lmcache import started_lmcache
+from kvseal.engines.lmcache import CacheServer, started_lmcache
 from kvseal.engines.lmcache_http import LMCacheHTTP
 from kvseal.engines.sdk import KVCacheSDK
 from kvseal.engines.vllm import started_vllm
@@ -174,7 +174,11 @@ def serving(spec: RunSpec, model: ModelDirectory, *, logs: Path, run_id: str) ->
     segment = segment_name(run_id)
     with (
         started_lmcache(
-            spec, python=python, log=logs / "lmcache.log", segment=segment, run_id=run_id
+            CacheServer.of(spec),
+            python=python,
+            log=logs / "lmcache.log",
+            segment=segment,
+            run_id=run_id,
         ) as lmcache,
         started_vllm(
             spec,

@@ -47,40 +47,72 @@ class LMCacheEndpoint:
             return False
 
 
+@dataclass(frozen=True)
+class CacheServer:
+    """What an LMCache server is started with.
+
+    A port of 0 is replaced by a free one. `visible_devices` is CUDA's variable, None on
+    a CPU; `queries` says whether query tensors are captured too.
+    """
+
+    chunk_size_tokens: int
+    l1_gib: int
+    port: int = 0
+    http_port: int = 0
+    visible_devices: str | None = None
+    queries: bool = False
+    start_timeout_seconds: float = 180
+    timeout_option: str = "start_timeout_seconds"
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> CacheServer:
+        """Return the server that a comparison needs."""
+        lmcache = spec.lmcache
+        return cls(
+            chunk_size_tokens=lmcache.chunk_size_tokens,
+            l1_gib=lmcache.l1_gib,
+            port=lmcache.port,
+            http_port=lmcache.http_port,
+            visible_devices=spec.vllm.visible_devices if spec.device == "cuda" else None,
+            queries=True,
+            start_timeout_seconds=lmcache.start_timeout_seconds,
+            timeout_option="CONFIG_WORKFLOW_KNLP_LMCACHE_SNAPKV_LMCACHE_START_TIMEOUT",
+        )
+
+
 def server_command(
-    spec: RunSpec, python: str, endpoint: LMCacheEndpoint, segment: str
+    server: CacheServer, python: str, endpoint: LMCacheEndpoint, segment: str
 ) -> list[str]:
-    """Return the command that serves the L1 cache of `spec`."""
-    return [
+    """Return the command that serves an L1 cache."""
+    command = [
         python,
         *("-m", "lmcache.cli.main", "server"),
         *("--host", endpoint.host, "--port", str(endpoint.port)),
         *("--http-host", endpoint.host, "--http-port", str(endpoint.http_port)),
         *("--prometheus-port", str(endpoint.metrics_port)),
-        *("--chunk-size", str(spec.lmcache.chunk_size_tokens)),
-        *("--l1-size-gb", str(spec.lmcache.l1_gib), "--no-l1-use-lazy"),
+        *("--chunk-size", str(server.chunk_size_tokens)),
+        *("--l1-size-gb", str(server.l1_gib), "--no-l1-use-lazy"),
         # Eviction would look like a miss; the watermark leaves it to a full pool.
         *("--eviction-policy", "LRU", "--eviction-trigger-watermark", "0.98"),
         *("--shm-name", segment),
         # The SDK moves bytes itself, vLLM lets the server move them: both.
         *("--supported-transfer-mode", "auto"),
-        *("--enable", "transfer_query"),
         *("--max-workers", "2"),
     ]
+    return [*command, "--enable", "transfer_query"] if server.queries else command
 
 
 @contextmanager
 def started_lmcache(
-    spec: RunSpec, *, python: str, log: Path, segment: str, run_id: str
+    server: CacheServer, *, python: str, log: Path, segment: str, run_id: str
 ) -> Iterator[StartedServer[LMCacheEndpoint]]:
     """Start an LMCache server for the length of a `with` block.
 
     Raises:
         EngineError: when it can't be started.
     """
-    lmcache = spec.lmcache
     endpoint = LMCacheEndpoint(
-        "127.0.0.1", lmcache.port or free_port(), lmcache.http_port or free_port(), free_port()
+        "127.0.0.1", server.port or free_port(), server.http_port or free_port(), free_port()
     )
     environment = {
         "LMCACHE_TRACK_USAGE": "false",
@@ -88,9 +120,9 @@ def started_lmcache(
         "DO_NOT_TRACK": "1",
         "PYTHONHASHSEED": "0",
     }
-    if spec.device == "cuda":
-        environment["CUDA_VISIBLE_DEVICES"] = spec.vllm.visible_devices
-    command = server_command(spec, python, endpoint, segment)
+    if server.visible_devices is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = server.visible_devices
+    command = server_command(server, python, endpoint, segment)
     with EngineProcess(
         "LMCache server",
         command,
@@ -99,9 +131,4 @@ def started_lmcache(
         shared_memory=(segment,),
         run_id=run_id,
     ) as process:
-        yield StartedServer(
-            endpoint,
-            process,
-            lmcache.start_timeout_seconds,
-            "CONFIG_WORKFLOW_KNLP_LMCACHE_SNAPKV_LMCACHE_START_TIMEOUT",
-        )
+        yield StartedServer(endpoint, process, server.start_timeout_seconds, server.timeout_option)

@@ -72,24 +72,29 @@ def hash_files(path: Path) -> dict[str, str]:
     }
 
 
-def read_directory(path: Path) -> ModelDirectory:
+def read_directory(
+    path: Path,
+    *,
+    required: tuple[str, ...] = ("config.json", "tokenizer.json", "*.safetensors"),
+    option: str = MODEL_OPTION,
+    remedy: str = "name such a directory, or choose the packaged model",
+) -> ModelDirectory:
     """Describe a local model directory, hashing every file.
 
+    `required` are names or patterns of files it must hold; `option` and
+    `remedy` stand in the error.
+
     Raises:
-        OptionError: when it is not a directory with weights, configuration and tokenizer.
+        OptionError: when one of them is not there.
     """
-    required = ("config.json", "tokenizer.json")
-    missing = [name for name in required if not (path / name).is_file()]
-    if not any(path.glob("*.safetensors")):
-        missing.append("*.safetensors")
+    missing = [pattern for pattern in required if not any(path.glob(pattern))]
     if missing:
         raise OptionError(
             f"the model directory lacks {', '.join(missing)}",
-            option=MODEL_OPTION,
+            option=option,
             value=str(path),
-            expected="a directory in Hugging Face form with config.json, tokenizer.json and "
-            "safetensors weights",
-            remedy="name such a directory, or choose the packaged model",
+            expected=f"a directory in Hugging Face form with {', '.join(required)}",
+            remedy=remedy,
         )
     files = hash_files(path)
     return ModelDirectory(path, path.name, f"sha256:{digest(files)}", files, changed=False)

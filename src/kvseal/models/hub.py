@@ -18,8 +18,10 @@ from kvseal.models.directory import MODEL_OPTION, ModelDirectory, hash_files
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-def fetch_from_hub(name: str, revision: str) -> ModelDirectory:
+def fetch_from_hub(name: str, revision: str, *, option: str = MODEL_OPTION) -> ModelDirectory:
     """Return the snapshot of `name` at commit `revision`, downloading what is missing.
+
+    `option` is what named it; the one for its revision is told from that.
 
     Raises:
         OptionError: when `revision` is not a 40-character commit.
@@ -28,7 +30,7 @@ def fetch_from_hub(name: str, revision: str) -> ModelDirectory:
     if not COMMIT.fullmatch(revision):
         raise OptionError(
             "the model revision can change under a recorded result",
-            option=f"{MODEL_OPTION}_REVISION",
+            option=f"{option}-revision" if option.startswith("--") else f"{option}_REVISION",
             value=revision,
             expected="a 40-character commit",
             remedy="look the commit up on the model's page and set it",
@@ -43,7 +45,7 @@ def fetch_from_hub(name: str, revision: str) -> ModelDirectory:
         reason = str(error).splitlines()[0]
         raise PrerequisiteError(
             f"the model can't be fetched from the hub: {reason}",
-            option=MODEL_OPTION,
+            option=option,
             value=f"{name}@{revision}",
             remedy="check name, network and token (HF_TOKEN), or name a local directory",
         ) from error

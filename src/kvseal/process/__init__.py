@@ -8,7 +8,7 @@ here knows vLLM or LMCache: kvseal.engines does. Called by engines, backends
 and drivers; standard library only.
 """
 
-from kvseal.process.engine import EngineProcess, StopReport
+from kvseal.process.engine import EngineProcess, StopReport, source_root
 from kvseal.process.interrupts import Interrupted, Interrupts, shielded
 from kvseal.process.leftovers import Leftovers, leftovers
 from kvseal.process.logs import log_tail
@@ -32,4 +32,5 @@ __all__ = [
     "segment_name",
     "segments",
     "shielded",
+    "source_root",
 ]

@@ -132,7 +132,7 @@ class EngineProcess:
             ) from None
         with log, shielded():
             self._supervisor = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _SHIM, _source_root(), f"for {self.name}"],
+                [sys.executable, "-I", "-S", "-c", _SHIM, source_root(), f"for {self.name}"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -378,6 +378,6 @@ class EngineProcess:
             print(f"kvseal: {failure}", file=sys.stderr)
 
 
-def _source_root() -> str:
-    """Folder or zip application that this kvseal was imported from."""
+def source_root() -> str:
+    """Return the folder or zip application that this kvseal was imported from."""
     return str(Path(kvseal.__file__).resolve().parent.parent)

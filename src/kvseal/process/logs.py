@@ -26,8 +26,13 @@ def log_tail(path: Path, lines: int = 20, width: int = 400, most_bytes: int = 65
             data = file.read()
     except OSError as error:
         return [f"(log can't be read: {error.strerror})"]
+    kept = plain_lines(data)
+    return [line if len(line) <= width else line[: width - 1] + "…" for line in kept[-lines:]]
+
+
+def plain_lines(data: bytes) -> list[str]:
+    """Return the lines of a log that hold anything, without escape sequences and control codes."""
     text = _ESCAPE.sub("", data.decode("utf-8", "replace"))
     # A progress bar rewrites its line with carriage returns: its last state counts.
     shown = [_CONTROL.sub("", line.rstrip("\r").rpartition("\r")[2]) for line in text.split("\n")]
-    kept = [line.rstrip() for line in shown if line.strip()]
-    return [line if len(line) <= width else line[: width - 1] + "…" for line in kept[-lines:]]
+    return [line.rstrip() for line in shown if line.strip()]

@@ -64,7 +64,9 @@ def test_gpu_share_and_devices_belong_to_the_nvidia_profile() -> None:
 
 def test_lmcache_listens_on_loopback_with_the_chunk_of_the_spec() -> None:
     spec = make_spec()
-    command = lmcache.server_command(spec, "python", ENDPOINT, "kvseal_segment_1")
+    command = lmcache.server_command(
+        lmcache.CacheServer.of(spec), "python", ENDPOINT, "kvseal_segment_1"
+    )
     assert value(command, "--host") == value(command, "--http-host") == "127.0.0.1"
     assert value(command, "--chunk-size") == str(spec.lmcache.chunk_size_tokens)
     assert value(command, "--shm-name") == "kvseal_segment_1"

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start an engine's process and put questions to it; the verifier's side.
+
+The process hangs below a supervisor like every engine (kvseal.process), so it
+is gone when the `with` block ends, however it ends. Knows vLLM's environment
+variables, not its Python code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from kvseal.engines.offline.protocol import (
+    ADDRESS_VARIABLE,
+    Answer,
+    EngineArguments,
+    Question,
+    plain,
+    receive,
+    send,
+)
+from kvseal.errors import EngineError
+from kvseal.process import EngineProcess, Progress, source_root
+
+START_SECONDS = 1800.0
+ANSWER_SECONDS = 900.0
+STOP_SECONDS = 20.0
+POLL_SECONDS = 0.2
+
+_RUN_HOST = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from kvseal.engines.offline.host import serve; serve()"
+)
+
+
+class OfflineEngine:
+    """A started engine. `described` is its effective configuration, as it reports it itself."""
+
+    def __init__(self, process: EngineProcess, connection: Connection) -> None:
+        self._process = process
+        self._connection = connection
+        self.described: dict[str, Any] = {}
+        self._status: int | None = None
+
+    def ask(self, question: Question) -> Answer:
+        """Return the answer to one question.
+
+        Raises:
+            EngineError: the engine failed to answer, or has ended.
+        """
+        send(self._connection, op="answer", question=plain(question))
+        return Answer(**self._reply(ANSWER_SECONDS)["answer"])
+
+    def start(self, arguments: EngineArguments) -> None:
+        """Build the engine in its process and take in what it says of itself.
+
+        Raises:
+            EngineError: it can't be built; the message ends with its last log lines.
+        """
+        send(self._connection, op="start", arguments=plain(arguments))
+        self.described = self._reply(START_SECONDS)["engine"]
+
+    @property
+    def status(self) -> int | None:
+        """Exit status of an engine that ended by itself; None while it runs or was ended."""
+        return self._status
+
+    def stop(self) -> None:
+        """Ask the engine to end, and wait a while for it to do so by itself."""
+        with contextlib.suppress(OSError):
+            send(self._connection, op="stop")
+        deadline = time.monotonic() + STOP_SECONDS
+        while self._process.poll() is None and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        self._status = self._process.poll()
+
+    def _reply(self, timeout_seconds: float) -> dict[str, Any]:
+        deadline = time.monotonic() + timeout_seconds
+        while not self._connection.poll(POLL_SECONDS):
+            self._process.check()
+            if time.monotonic() > deadline:
+                raise EngineError(
+                    f"{self._process.name} gives no answer",
+                    value=f"{timeout_seconds:g} s",
+                    remedy=f"log: {self._process.log}",
+                )
+        try:
+            reply = receive(self._connection)
+        except (EOFError, OSError):
+            # Its end says more than that the line went dead.
+            time.sleep(POLL_SECONDS)
+            self._process.check()
+            raise EngineError(
+                f"{self._process.name} closed its connection", remedy=f"log: {self._process.log}"
+            ) from None
+        if not reply["ok"]:
+            raise EngineError(
+                f"{self._process.name} failed: {reply['error']}",
+                remedy=f"log: {self._process.log}",
+            )
+        return reply
+
+
+@contextmanager
+def started_offline(
+    name: str,
+    arguments: EngineArguments,
+    *,
+    environment: Mapping[str, str],
+    log: Path,
+    run_id: str,
+) -> Iterator[OfflineEngine]:
+    """Run a vLLM engine in a process of its own for a `with` block; ready when entered.
+
+    Raises:
+        EngineError: it can't be started.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="kvseal-") as folder,
+        socket.socket(socket.AF_UNIX) as listener,
+    ):
+        # The folder is this user's alone, so nobody else can answer in the engine's place.
+        address = str(Path(folder) / "engine")
+        listener.bind(address)
+        listener.listen(1)
+        listener.settimeout(POLL_SECONDS)
+        command = [sys.executable, "-c", _RUN_HOST, source_root()]
+        variables = {**environment, ADDRESS_VARIABLE: address}
+        with EngineProcess(name, command, env=variables, log=log, run_id=run_id) as process:
+            with Progress(f"{name}: starting") as progress:
+                connection = Connection(_accept(listener, process).detach())
+                engine = OfflineEngine(process, connection)
+                with contextlib.ExitStack() as unless_started:
+                    unless_started.callback(connection.close)
+                    engine.start(arguments)
+                    unless_started.pop_all()
+                progress.done("ready")
+            with connection:
+                try:
+                    yield engine
+                finally:
+                    engine.stop()
+
+
+def _accept(listener: socket.socket, process: EngineProcess) -> socket.socket:
+    while True:
+        process.check()
+        try:
+            return listener.accept()[0]
+        except TimeoutError:
+            continue
+
+
+def offline_environment(
+    device: str, *, cpu_kv_gib: int, visible_devices: str | None
+) -> dict[str, str]:
+    """Return the variables that an engine of the verifier is started with."""
+    environment = {
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "LMCACHE_TRACK_USAGE": "false",
+        "LMCACHE_LOG_LEVEL": "INFO",
+        "VLLM_LOGGING_LEVEL": "INFO",
+        # LMCache's chunk hash must not differ between processes.
+        "PYTHONHASHSEED": "0",
+        "VLLM_HOST_IP": "127.0.0.1",
+        # Scheduler, worker and connector in one process: their objects can be asked.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    }
+    if device == "cpu":
+        environment |= {
+            "VLLM_CPU_KVCACHE_SPACE": str(cpu_kv_gib),
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            # Log-probabilities go through torch.compile, which needs a C++ compiler on a CPU.
+            "TORCHDYNAMO_DISABLE": "1",
+            "LMCACHE_MP_TRANSFER_MODE": "lmcache_driven",
+        }
+    elif visible_devices is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = visible_devices
+    return environment
