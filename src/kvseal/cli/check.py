@@ -12,11 +12,21 @@ import argparse
 import json
 from pathlib import Path
 
+from kvseal.errors import OptionError
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
-    parser.add_argument("folder", type=Path, metavar="RUN", help="run folder")
+    parser.add_argument(
+        "folder", type=Path, metavar="RUN", help="run folder, or a report of `kvseal verify`"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--write-fixture",
+        type=Path,
+        metavar="FILE",
+        help="of a verification: write what it gave as an acceptance fixture",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -25,7 +35,17 @@ def run(args: argparse.Namespace) -> int:
     from kvseal.report.console import summary
     from kvseal.report.run_folder import read_folder
     from kvseal.report.unsafe_hit import console
+    from kvseal.report.verification_folder import is_verification
 
+    if is_verification(args.folder):
+        return _verification(args)
+    if args.write_fixture is not None:
+        raise OptionError(
+            "only a verification can be recorded as a fixture",
+            option="--write-fixture",
+            value=str(args.write_fixture),
+            remedy="name a report of `kvseal verify`",
+        )
     found = read_folder(args.folder)
     if isinstance(found, UnsafeHit):
         shown = found.to_json()
@@ -46,3 +66,25 @@ def run(args: argparse.Namespace) -> int:
         for name in found.unlisted:
             print(f"not part of the evidence, as files.json does not list it: {name}")
     return found.judgement.verdict.exit_status
+
+
+def _verification(args: argparse.Namespace) -> int:
+    from kvseal import store
+    from kvseal.checkers.verification.recorded import fixture_of
+    from kvseal.report.verification import console
+    from kvseal.report.verification_folder import read_verification
+
+    found = read_verification(args.folder)
+    if args.write_fixture is not None:
+        if args.write_fixture.exists():
+            raise OptionError(
+                "file exists already", option="--write-fixture", value=str(args.write_fixture)
+            )
+        store.write_json(args.write_fixture, fixture_of(found.report, name=args.write_fixture.stem))
+    if args.json:
+        print(json.dumps(found.report, indent=2, ensure_ascii=False))
+    else:
+        print(console(found.report, str(found.places.report)))
+        for note in found.notes:
+            print(f"note: {note}")
+    return int(found.report["exit_status"])

@@ -23,27 +23,7 @@ from kvseal.process import Interrupted
 from kvseal.process.leftovers import RUN_VARIABLE
 from kvseal.records import verification
 from kvseal.records.history import HistoryWriter, read_history
-
-SUFFIX = ".evidence"
-HISTORY = "history.jsonl"
-
-
-@dataclass(frozen=True)
-class Places:
-    """The report's path, and the folder for everything else."""
-
-    report: Path
-    folder: Path
-
-    @property
-    def history(self) -> Path:
-        """The history file."""
-        return self.folder / HISTORY
-
-    @property
-    def logs(self) -> Path:
-        """Where engines write their logs."""
-        return self.folder / "logs"
+from kvseal.records.places import RESULT, SUFFIX, Places
 
 
 def beside(report: Path) -> Places:
@@ -91,7 +71,7 @@ def beside(report: Path) -> Places:
 
 def within(folder: Path) -> Places:
     """Return the places of a run folder, which holds its report as result.json."""
-    return Places(folder / "result.json", folder)
+    return Places(folder / RESULT, folder)
 
 
 def _read_only(folder: Path) -> bool:

@@ -142,5 +142,5 @@ def _unaccepted(contract: Contract, deviation: dict[str, Any]) -> OptionError:
         option="--accept-deviation",
         value=f"{deviation['what']}: {found}",
         expected=str(deviation["expected"]),
-        remedy=f"install it anew; or --accept-deviation {deviation['what']}, and the report says so",
+        remedy=f"install it anew, or accept it: --accept-deviation {deviation['what']}",
     )

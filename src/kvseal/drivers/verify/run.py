@@ -9,10 +9,11 @@ from typing import Any
 import kvseal
 from kvseal import store
 from kvseal.drivers.verify.drive import BeforeReuse, verify
-from kvseal.drivers.verify.evidence import Places, recorded
+from kvseal.drivers.verify.evidence import recorded
 from kvseal.drivers.verify.preflight import Prepared, host_facts
 from kvseal.process import Interrupts, shielded
 from kvseal.records import verification
+from kvseal.records.places import Places
 
 
 def run(
