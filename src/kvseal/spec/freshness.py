@@ -16,14 +16,14 @@ from typing import Any
 
 from kvseal import canonical
 from kvseal.errors import EvidenceError
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.runspec import CommonSpec
 from kvseal.verdict import Verdict
 
 BUILD_STAMP = "build-stamp.json"
 """In the work folder: `{"spec_sha256": …}`, written by the last task of the build."""
 
 
-def reason_to_work(spec: RunSpec) -> str | None:
+def reason_to_work(spec: CommonSpec) -> str | None:
     """Return why there is something to do, in a few words; None when all is done."""
     try:
         return _run_reason(spec) if spec.run else _build_reason(spec)
@@ -31,7 +31,7 @@ def reason_to_work(spec: RunSpec) -> str | None:
         return error.message
 
 
-def _build_reason(spec: RunSpec) -> str | None:
+def _build_reason(spec: CommonSpec) -> str | None:
     stamp = Path(spec.roots.work) / BUILD_STAMP
     if not stamp.is_file():
         return "not built yet"
@@ -42,7 +42,7 @@ def _build_reason(spec: RunSpec) -> str | None:
     return None
 
 
-def _run_reason(spec: RunSpec) -> str | None:
+def _run_reason(spec: CommonSpec) -> str | None:
     latest = Path(spec.roots.results) / "latest"
     if not (latest / "result.json").is_file():
         return "no result yet"

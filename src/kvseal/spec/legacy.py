@@ -14,7 +14,9 @@ import decimal
 from collections.abc import Callable
 
 from kvseal.errors import OptionError
-from kvseal.spec.options import ROOT
+from kvseal.spec.options import LMCACHE_SNAPKV
+
+ROOT = LMCACHE_SNAPKV.root
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which Kconfig symbol becomes which run spec field: the only place that says so.
 
-A symbol is `WORKFLOW_KNLP_LMCACHE_SNAPKV_<NAME>`, its variable in
-extra_vars.yaml the same in lower case. kvseal.spec.translate reads this table,
-tests hold Kconfig to it both ways. No default stands here: Kconfig has them.
+A symbol is `<root>_<NAME>`, where the root is the symbol that turns a workflow
+on; its variable in extra_vars.yaml is the same in lower case.
+kvseal.spec.translate reads these tables, tests hold Kconfig to them both ways.
+No default stands here: Kconfig has them.
 """
 
 from __future__ import annotations
@@ -11,9 +12,6 @@ from __future__ import annotations
 import dataclasses
 
 from kvseal.errors import OptionError
-
-ROOT = "WORKFLOW_KNLP_LMCACHE_SNAPKV"
-"""The symbol that turns the workflow on, and the beginning of all the others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +22,7 @@ class Option:
     names what kvseal.spec.translate makes of it.
     """
 
+    root: str
     name: str
     kind: type
     field: str
@@ -31,7 +30,7 @@ class Option:
     @property
     def symbol(self) -> str:
         """The Kconfig symbol, without CONFIG_."""
-        return f"{ROOT}_{self.name}" if self.name else ROOT
+        return f"{self.root}_{self.name}" if self.name else self.root
 
     @property
     def variable(self) -> str:
@@ -39,73 +38,133 @@ class Option:
         return self.symbol.lower()
 
 
-OPTIONS = (
-    Option("", bool, "workflow"),
-    Option("RUN", bool, "run"),
-    Option("WORK_ROOT", str, "roots.work"),
-    Option("RESULTS_ROOT", str, "roots.results"),
-    Option("CACHE_ROOT", str, "roots.cache"),
-    Option("DEVICE_CPU", bool, "device"),
-    Option("PYTHON", str, "python.version"),
-    Option("VLLM_VERSION", str, "vllm.version"),
-    Option("DTYPE", str, "vllm.dtype"),
-    Option("BLOCK_SIZE", int, "vllm.block_size_tokens"),
-    Option("MAX_MODEL_LEN", int, "vllm.max_model_len_tokens"),
-    Option("GPU_MEMORY_PERCENT", int, "vllm.gpu_memory_percent"),
-    Option("CPU_KV_GB", int, "vllm.cpu_kv_gib"),
-    Option("CUDA_VISIBLE_DEVICES", str, "vllm.visible_devices"),
-    Option("VLLM_PORT", int, "vllm.port"),
-    Option("VLLM_START_TIMEOUT", int, "vllm.start_timeout_seconds"),
-    Option("LMCACHE_FROM_GIT", bool, "lmcache.source"),
-    Option("LMCACHE_VERSION", str, "lmcache.version"),
-    Option("LMCACHE_REPO", str, "lmcache.repository"),
-    Option("LMCACHE_REF", str, "lmcache.ref"),
-    Option("CHUNK_SIZE", int, "lmcache.chunk_size_tokens"),
-    Option("L1_SIZE_GB", int, "lmcache.l1_gib"),
-    Option("LMCACHE_PORT", int, "lmcache.port"),
-    Option("LMCACHE_HTTP_PORT", int, "lmcache.http_port"),
-    Option("LMCACHE_START_TIMEOUT", int, "lmcache.start_timeout_seconds"),
-    Option("MODEL_SOURCE", str, "model.source"),
-    Option("MODEL", str, "model.name"),
-    Option("MODEL_REVISION", str, "model.revision"),
-    Option("NEEDLE", bool, "workload.datasets"),
-    Option("MULTI_NEEDLE", bool, "workload.datasets"),
-    Option("KEY_VALUE", bool, "workload.datasets"),
-    Option("VARIABLE_TRACKING", bool, "workload.datasets"),
-    Option("DATASET_FILE", str, "workload.dataset_file"),
-    Option("DATASET_HUB", str, "workload.dataset_hub"),
-    Option("DATASET_REVISION", str, "workload.dataset_revision"),
-    Option("NUM_PROMPTS", int, "workload.prompts"),
-    Option("PROMPT_TOKENS", int, "workload.prompt_tokens"),
-    Option("MAX_TOKENS", int, "workload.new_tokens"),
-    Option("SEED", int, "workload.seed"),
-    Option("DROP_PERCENT", int, "snapkv.drop_percent"),
-    Option("WINDOW_SIZE", int, "snapkv.window_tokens"),
-    Option("KERNEL_SIZE", int, "snapkv.kernel_tokens"),
-    Option("REFERENCE", bool, "snapkv.reference"),
+@dataclasses.dataclass(frozen=True)
+class Workflow:
+    """A workflow: its name in specs, folders and make targets, its root symbol, its options.
+
+    `codemods` are the only edits its engine environment may carry; None means
+    every edit there is.
+    """
+
+    name: str
+    root: str
+    options: tuple[Option, ...]
+    codemods: tuple[str, ...] | None = None
+
+    def symbol(self, name: str) -> str:
+        """Return `CONFIG_…` for an option's short name, as it stands in .config.
+
+        Raises:
+            KeyError: no such option.
+        """
+        return f"CONFIG_{ {option.name: option for option in self.options}[name].symbol }"
+
+    def symbols_of(self, field: str) -> str:
+        """Return the `CONFIG_…` symbols that feed a run spec field, comma-separated."""
+        return ", ".join(
+            f"CONFIG_{option.symbol}" for option in self.options if option.field == field
+        )
+
+    def wrong(
+        self, name: str, message: str, value: object, expected: str, remedy: str
+    ) -> OptionError:
+        """Return the error for option `name` (short name) holding `value`."""
+        return OptionError(
+            message, option=self.symbol(name), value=value, expected=expected, remedy=remedy
+        )
+
+
+_Rows = tuple[tuple[str, type, str], ...]
+
+_COMMON: _Rows = (
+    ("", bool, "workflow"),
+    ("RUN", bool, "run"),
+    ("WORK_ROOT", str, "roots.work"),
+    ("RESULTS_ROOT", str, "roots.results"),
+    ("CACHE_ROOT", str, "roots.cache"),
+    ("DEVICE_CPU", bool, "device"),
+    ("PYTHON", str, "python.version"),
+    ("VLLM_VERSION", str, "vllm.version"),
+    ("DTYPE", str, "vllm.dtype"),
+    ("BLOCK_SIZE", int, "vllm.block_size_tokens"),
+    ("MAX_MODEL_LEN", int, "vllm.max_model_len_tokens"),
+    ("GPU_MEMORY_PERCENT", int, "vllm.gpu_memory_percent"),
+    ("CPU_KV_GB", int, "vllm.cpu_kv_gib"),
+    ("CUDA_VISIBLE_DEVICES", str, "vllm.visible_devices"),
+    ("VLLM_START_TIMEOUT", int, "vllm.start_timeout_seconds"),
+    ("LMCACHE_FROM_GIT", bool, "lmcache.source"),
+    ("LMCACHE_VERSION", str, "lmcache.version"),
+    ("LMCACHE_REPO", str, "lmcache.repository"),
+    ("LMCACHE_REF", str, "lmcache.ref"),
+    ("CHUNK_SIZE", int, "lmcache.chunk_size_tokens"),
+    ("L1_SIZE_GB", int, "lmcache.l1_gib"),
+    ("LMCACHE_PORT", int, "lmcache.port"),
+    ("LMCACHE_HTTP_PORT", int, "lmcache.http_port"),
+    ("LMCACHE_START_TIMEOUT", int, "lmcache.start_timeout_seconds"),
+    ("MODEL_SOURCE", str, "model.source"),
+    ("MODEL", str, "model.name"),
+    ("MODEL_REVISION", str, "model.revision"),
 )
 
-BY_NAME = {option.name: option for option in OPTIONS}
-BY_VARIABLE = {option.variable: option for option in OPTIONS}
+_LMCACHE_SNAPKV: _Rows = (
+    ("VLLM_PORT", int, "vllm.port"),
+    ("NEEDLE", bool, "workload.datasets"),
+    ("MULTI_NEEDLE", bool, "workload.datasets"),
+    ("KEY_VALUE", bool, "workload.datasets"),
+    ("VARIABLE_TRACKING", bool, "workload.datasets"),
+    ("DATASET_FILE", str, "workload.dataset_file"),
+    ("DATASET_HUB", str, "workload.dataset_hub"),
+    ("DATASET_REVISION", str, "workload.dataset_revision"),
+    ("NUM_PROMPTS", int, "workload.prompts"),
+    ("PROMPT_TOKENS", int, "workload.prompt_tokens"),
+    ("MAX_TOKENS", int, "workload.new_tokens"),
+    ("SEED", int, "workload.seed"),
+    ("DROP_PERCENT", int, "snapkv.drop_percent"),
+    ("WINDOW_SIZE", int, "snapkv.window_tokens"),
+    ("KERNEL_SIZE", int, "snapkv.kernel_tokens"),
+    ("REFERENCE", bool, "snapkv.reference"),
+)
+
+_KV_REUSE: _Rows = (
+    ("CONTRACT", str, "verify.contract"),
+    ("CONNECTOR", str, "verify.connector"),
+    ("COMPARE_NATIVE", bool, "verify.compare_native"),
+    ("SUITE", str, "verify.suite"),
+    ("PROMPT_FORMAT", str, "verify.prompt_format"),
+    ("REUSE_COUNTS", str, "verify.reuse_counts"),
+    ("MAX_TOKENS", int, "verify.max_tokens"),
+    ("SEED", int, "verify.seed"),
+    ("TENANT", str, "verify.tenant"),
+    ("FIXTURE", str, "verify.fixture"),
+    ("ACCEPT_DEVIATIONS", str, "verify.accept_deviations"),
+)
+
+
+def _workflow(name: str, root: str, own: _Rows, codemods: tuple[str, ...] | None) -> Workflow:
+    return Workflow(name, root, tuple(Option(root, *row) for row in _COMMON + own), codemods)
+
+
+LMCACHE_SNAPKV = _workflow("lmcache-snapkv", "WORKFLOW_KNLP_LMCACHE_SNAPKV", _LMCACHE_SNAPKV, None)
+
+KV_REUSE = _workflow(
+    "kv-reuse",
+    "WORKFLOW_KNLP_KV_REUSE",
+    _KV_REUSE,
+    # The verifier reports every edited file of vLLM or LMCache as a deviation
+    # from its contract; this one adds a name and edits none.
+    ("vllm_distribution_name",),
+)
+
+WORKFLOWS = {workflow.name: workflow for workflow in (LMCACHE_SNAPKV, KV_REUSE)}
 
 TASKS = ("needle", "multi_needle", "key_value", "variable_tracking")
 """The seeded tasks, in the order they are run in; each is an option in upper case."""
 
 
-def symbol(name: str) -> str:
-    """Return `CONFIG_…` for an option's short name, as it stands in .config.
+def symbols_of(field: str, workflow: str) -> str:
+    """Return the `CONFIG_…` symbols of `workflow` that feed a field, comma-separated.
 
     Raises:
-        KeyError: no such option.
+        KeyError: no such workflow; a loaded run spec names one that there is.
     """
-    return f"CONFIG_{BY_NAME[name].symbol}"
-
-
-def symbols_of(field: str) -> str:
-    """Return the `CONFIG_…` symbols that feed a run spec field, comma-separated."""
-    return ", ".join(f"CONFIG_{option.symbol}" for option in OPTIONS if option.field == field)
-
-
-def wrong(name: str, message: str, value: object, expected: str, remedy: str) -> OptionError:
-    """Return the error for option `name` (short name) holding `value`."""
-    return OptionError(message, option=symbol(name), value=value, expected=expected, remedy=remedy)
+    return WORKFLOWS[workflow].symbols_of(field)

@@ -83,10 +83,16 @@ def find(device: str, version: str) -> Pin | None:
     return None
 
 
-def environment_name(pin: Pin, lmcache_source: str, lmcache_version: str) -> str:
-    """Return a name for people, such as `cpu-vllm-0.28.0-lmcache-0.5.4`."""
+def environment_name(
+    pin: Pin, lmcache_source: str, lmcache_version: str, codemods: tuple[str, ...] | None
+) -> str:
+    """Return a name for people, such as `cpu-vllm-0.28.0-lmcache-0.5.4`.
+
+    It ends in `-stock` where only `codemods` may be applied, and not all there are (None).
+    """
     lmcache = "git" if lmcache_source == "git" else lmcache_version
-    return f"{pin.device}-vllm-{pin.version}-lmcache-{lmcache}"
+    stock = "" if codemods is None else "-stock"
+    return f"{pin.device}-vllm-{pin.version}-lmcache-{lmcache}{stock}"
 
 
 def environment_key(
@@ -95,16 +101,21 @@ def environment_key(
     lock_sha256: str,
     python: str,
     lmcache: tuple[str, str, str, str],
+    codemods: tuple[str, ...] | None,
 ) -> str:
     """Return 16 hex digits that change whenever the engine environment would.
 
     `lmcache` is (source, version, repository, ref): two refs must never share
-    one environment, since the second would be built over the first.
+    one environment, since the second would be built over the first. `codemods`
+    are the only edits the environment may carry, None means all: workflows that
+    want other edits must not undo each other's.
     """
     source, version, repository, ref = lmcache
     chosen = [source, repository, ref] if source == "git" else [source, version]
+    restricted = {} if codemods is None else {"codemods": list(codemods)}
     return canonical.digest(
-        {
+        restricted
+        | {
             "device": pin.device,
             "distribution": pin.distribution,
             "version": pin.version,

@@ -11,15 +11,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvseal.errors import OptionError
-from kvseal.spec import bounds, engine_rules, workload_rules
-from kvseal.spec.options import symbol, wrong
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec import bounds, engine_rules, model_rules, verify_rules, workload_rules
+from kvseal.spec.options import WORKFLOWS
+from kvseal.spec.runspec import AnySpec, RunSpec
 
 
-def problems(spec: RunSpec) -> list[OptionError]:
+def problems(spec: AnySpec) -> list[OptionError]:
     """Return everything that is wrong with `spec`; empty when it is sound."""
-    parts = (bounds.problems, engine_rules.problems, workload_rules.problems, _paths)
-    return [problem for part in parts for problem in part(spec)]
+    parts = (bounds.problems, engine_rules.problems, model_rules.problems)
+    found = [problem for part in parts for problem in part(spec)]
+    if isinstance(spec, RunSpec):
+        found += workload_rules.problems(spec)
+        file = ("DATASET_FILE", spec.workload.dataset_file)
+    else:
+        found += verify_rules.problems(spec)
+        file = ("FIXTURE", spec.verify.fixture)
+    return [*found, *_paths(spec, file)]
 
 
 def refuse(found: list[OptionError]) -> None:
@@ -31,16 +38,17 @@ def refuse(found: list[OptionError]) -> None:
         raise OptionError(f"{len(found)} problems in this configuration\n\n{listed}")
 
 
-def _paths(spec: RunSpec) -> Iterator[OptionError]:
+def _paths(spec: AnySpec, file: tuple[str, str]) -> Iterator[OptionError]:
+    of = WORKFLOWS[spec.workflow]
     for name, path in (
         ("WORK_ROOT", spec.roots.work),
         ("RESULTS_ROOT", spec.roots.results),
         ("CACHE_ROOT", spec.roots.cache),
-        ("DATASET_FILE", spec.workload.dataset_file),
+        file,
         ("MODEL", spec.model.name if spec.model.source == "path" else ""),
     ):
         if '"' in path or "\\" in path:
-            yield wrong(
+            yield of.wrong(
                 name,
                 "a path with a quote or backslash can't be handed on safely",
                 path,
@@ -48,10 +56,10 @@ def _paths(spec: RunSpec) -> Iterator[OptionError]:
                 "choose another path",
             )
     if spec.roots.work == spec.roots.results:
-        yield wrong(
+        yield of.wrong(
             "RESULTS_ROOT",
             "work and results share a folder, and clean would delete results",
             spec.roots.results,
-            f"another folder than {symbol('WORK_ROOT')}",
+            f"another folder than {of.symbol('WORK_ROOT')}",
             "choose another path",
         )

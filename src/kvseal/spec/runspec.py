@@ -2,9 +2,11 @@
 """The run spec: everything a node needs to know about a run, and nothing else.
 
 Made by `kvseal spec` alone; read by every Ansible role and every node verb. It
-holds no defaults: a missing field is an error, as is an unknown one. The
-published form is run-spec.schema.json beside this module; docs/formats/run-spec.md
-says what each field means. Cross-field rules live in kvseal.spec.rules.
+holds no defaults: a missing field is an error, as is an unknown one. Sections
+of `CommonSpec` are there in every workflow; each workflow adds its own in a
+subclass. The published form is run-spec.schema.json beside this module;
+docs/formats/run-spec.md says what each field means. Cross-field rules live in
+kvseal.spec.rules.
 """
 
 from __future__ import annotations
@@ -12,124 +14,36 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, ClassVar, TypeVar, cast
 
 from kvseal import canonical
 from kvseal.errors import EvidenceError, OptionError
+from kvseal.spec.reading import build
+from kvseal.spec.sections import (
+    Environment,
+    Lmcache,
+    Model,
+    Program,
+    Python,
+    Roots,
+    Snapkv,
+    Verify,
+    Vllm,
+    Workload,
+)
 
 SCHEMA = "kvseal.run-spec.v1"
-WORKFLOW = "lmcache-snapkv"
 
-_T = TypeVar("_T")
-
-
-@dataclasses.dataclass(frozen=True)
-class Program:
-    """The kvseal that runs on the node; `archive` is an absolute path on the controller."""
-
-    version: str
-    archive: str
-    archive_sha256: str
+_S = TypeVar("_S", bound="CommonSpec")
 
 
 @dataclasses.dataclass(frozen=True)
-class Roots:
-    """Absolute folders: `work` and `cache` on the node, `results` on the controller."""
+class CommonSpec:
+    """What a run spec `kvseal.run-spec.v1` holds in every workflow.
 
-    work: str
-    results: str
-    cache: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Python:
-    """The Python of the engine environment, as `major.minor`."""
-
-    version: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Environment:
-    """The engine environment: hash lock, what is installed before it, and where.
-
-    `lock` is an absolute path on the controller. `torch` is a requirement to
-    install before the lock, empty where the lock holds torch itself.
+    `RunSpec` and `VerifySpec` are the whole ones. `load` and `from_json` of
+    this class take both, those of the two only their own.
     """
-
-    name: str
-    path: str
-    lock: str
-    lock_sha256: str
-    torch: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Vllm:
-    """The vLLM that serves the model."""
-
-    distribution: str
-    version: str
-    dtype: str
-    block_size_tokens: int
-    max_model_len_tokens: int
-    gpu_memory_percent: int
-    cpu_kv_gib: int
-    visible_devices: str
-    port: int
-    start_timeout_seconds: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Lmcache:
-    """The LMCache server and where it comes from."""
-
-    source: str
-    version: str
-    repository: str
-    ref: str
-    chunk_size_tokens: int
-    l1_gib: int
-    port: int
-    http_port: int
-    start_timeout_seconds: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Model:
-    """The model's weights: `package`, `hub` or `path`."""
-
-    source: str
-    name: str
-    revision: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Workload:
-    """The prompts: seeded tasks, or one named data set in their place."""
-
-    datasets: tuple[str, ...]
-    dataset_file: str
-    dataset_hub: str
-    dataset_revision: str
-    prompts: int
-    prompt_tokens: int
-    new_tokens: int
-    seed: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Snapkv:
-    """The compaction under test."""
-
-    drop_percent: int
-    window_tokens: int
-    kernel_tokens: int
-    reference: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class RunSpec:
-    """A whole run spec, `kvseal.run-spec.v1`."""
 
     schema: str
     workflow: str
@@ -142,15 +56,15 @@ class RunSpec:
     vllm: Vllm
     lmcache: Lmcache
     model: Model
-    workload: Workload
-    snapkv: Snapkv
+
+    WORKFLOW: ClassVar[str] = ""
 
     @classmethod
-    def load(cls, path: str | Path) -> RunSpec:
+    def load(cls: type[_S], path: str | Path) -> _S:
         """Read a run spec from `path`.
 
         Raises:
-            OptionError: the file can't be read or is not a run spec.
+            OptionError: the file can't be read, is not a run spec, or is one of another workflow.
         """
         try:
             text = Path(path).read_text(encoding="utf-8")
@@ -172,13 +86,13 @@ class RunSpec:
             ) from None
 
     @classmethod
-    def from_json(cls, value: Any) -> RunSpec:
+    def from_json(cls: type[_S], value: Any) -> _S:
         """Build a run spec from parsed JSON, refusing unknown, missing and mistyped fields.
 
         Raises:
             OptionError: naming the first field that is wrong.
         """
-        spec = _build(cls, value, "")
+        spec = build(_kind(value), value, SCHEMA)
         if spec.schema != SCHEMA:
             raise OptionError(
                 "run spec of another schema",
@@ -186,6 +100,15 @@ class RunSpec:
                 value=spec.schema,
                 expected=SCHEMA,
                 remedy="make it again with this kvseal",
+            )
+        if not isinstance(spec, cls):
+            raise OptionError(
+                "run spec of another workflow",
+                option="workflow",
+                value=spec.workflow,
+                expected=cls.WORKFLOW,
+                remedy=f"`make defconfig-{cls.WORKFLOW}` or `make defconfig-{cls.WORKFLOW}-cpu`, "
+                "then `make run-spec.json`",
             )
         return spec
 
@@ -203,47 +126,53 @@ class RunSpec:
         return canonical.digest(self.to_json())
 
 
-def _build(kind: type[_T], value: Any, path: str) -> _T:
+@dataclasses.dataclass(frozen=True)
+class RunSpec(CommonSpec):
+    """The run spec of the workflow lmcache-snapkv."""
+
+    workload: Workload
+    snapkv: Snapkv
+
+    WORKFLOW: ClassVar[str] = "lmcache-snapkv"
+
+
+@dataclasses.dataclass(frozen=True)
+class VerifySpec(CommonSpec):
+    """The run spec of the workflow kv-reuse."""
+
+    verify: Verify
+
+    WORKFLOW: ClassVar[str] = "kv-reuse"
+
+
+AnySpec = RunSpec | VerifySpec
+KINDS: dict[str, type[RunSpec] | type[VerifySpec]] = {
+    kind.WORKFLOW: kind for kind in (RunSpec, VerifySpec)
+}
+
+
+def load_spec(path: str | Path) -> AnySpec:
+    """Read a run spec of whichever workflow from `path`.
+
+    Raises:
+        OptionError: the file can't be read or is not a run spec.
+    """
+    return cast(AnySpec, CommonSpec.load(path))  # `_kind` names no other class
+
+
+def _kind(value: Any) -> type[CommonSpec]:
+    """Return the class for the workflow that `value` names."""
     if not isinstance(value, dict):
+        return RunSpec  # refused for what it is
+    workflow = value.get("workflow")
+    if not isinstance(workflow, str) or workflow not in KINDS:
         raise OptionError(
-            "run spec field must be an object",
-            option=path or "run spec",
-            value=value,
-            expected="a JSON object",
-        )
-    hints = get_type_hints(kind)
-    unknown = sorted(set(value) - set(hints))
-    missing = [name for name in hints if name not in value]
-    if unknown or missing:
-        name = (unknown or missing)[0]
-        raise OptionError(
-            "unknown run spec field" if unknown else "run spec field is missing",
-            option=f"{path}.{name}".lstrip("."),
-            expected=f"exactly the fields of {SCHEMA}",
+            "run spec of an unknown workflow"
+            if "workflow" in value
+            else "run spec field is missing",
+            option="workflow",
+            value=workflow,
+            expected=" or ".join(KINDS),
             remedy="a run spec is made by `kvseal spec`, not by hand",
         )
-    fields = {
-        name: _field(hint, value[name], f"{path}.{name}".lstrip("."))
-        for name, hint in hints.items()
-    }
-    return kind(**fields)
-
-
-def _field(hint: Any, value: Any, path: str) -> Any:
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return _build(hint, value, path)
-    if hint == tuple[str, ...]:
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            return tuple(value)
-        raise OptionError(
-            "run spec field has the wrong type", option=path, value=value, expected="a list of text"
-        )
-    # bool is an int in Python; in a spec they never stand for each other.
-    if type(value) is not hint:
-        raise OptionError(
-            "run spec field has the wrong type",
-            option=path,
-            value=value,
-            expected=str(hint.__name__),
-        )
-    return value
+    return KINDS[workflow]

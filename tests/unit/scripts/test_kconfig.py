@@ -7,7 +7,9 @@ import pytest
 import yaml
 
 from kvseal.errors import OptionError
-from kvseal.spec.options import OPTIONS, ROOT
+from kvseal.spec.options import KV_REUSE, LMCACHE_SNAPKV, WORKFLOWS
+
+ROOT = LMCACHE_SNAPKV.root
 
 
 @pytest.fixture
@@ -41,7 +43,8 @@ def names(checkout):
 
 def test_profiles_round_trip(run, kconfig, checkout):
     """What savedefconfig writes is the profile itself: it holds only what differs."""
-    assert names(checkout) == kconfig.profiles() == ["lmcache-snapkv", "lmcache-snapkv-cpu"]
+    assert names(checkout) == kconfig.profiles()
+    assert names(checkout) == [f"{name}{end}" for name in sorted(WORKFLOWS) for end in ("", "-cpu")]
     for name in names(checkout):
         folder = run("defconfig", name)
         config = (folder / ".config").read_text()
@@ -62,19 +65,25 @@ def test_profiles_are_short_and_say_what_they_are_for(checkout):
         assert lines[0].startswith("# ") and not lines[0].endswith("is not set")
 
 
-def test_variables_have_every_option_with_its_type(run, kconfig):
-    folder = run("defconfig", "lmcache-snapkv-cpu")
+@pytest.mark.parametrize("workflow", WORKFLOWS.values(), ids=WORKFLOWS)
+def test_variables_have_every_option_with_its_type(run, kconfig, workflow):
+    folder = run("defconfig", f"{workflow.name}-cpu")
     run("extra-vars")
     variables = yaml.safe_load((folder / "extra_vars.yaml").read_text())
-    assert {name: type(value) for name, value in variables.items()} == {
-        option.variable: option.kind for option in OPTIONS
+    roots = {other.root.lower(): bool for other in WORKFLOWS.values()}
+    assert {name: type(value) for name, value in variables.items()} == roots | {
+        option.variable: option.kind for option in workflow.options
     }
+    assert [name for name in roots if variables[name]] == [workflow.root.lower()]
 
 
 def test_hidden_symbols_are_absent_and_not_false(run, profile):
     folder = run("defconfig-file", profile(workflow=f"# CONFIG_{ROOT} is not set"))
     run("extra-vars")
-    assert yaml.safe_load((folder / "extra_vars.yaml").read_text()) == {ROOT.lower(): False}
+    assert yaml.safe_load((folder / "extra_vars.yaml").read_text()) == {
+        ROOT.lower(): False,
+        KV_REUSE.root.lower(): False,
+    }
 
 
 def test_text_survives_the_way_to_yaml(run, profile):
@@ -209,16 +218,18 @@ def test_menuconfig_without_a_terminal_says_what_else_to_do(run, monkeypatch):
 
 
 def test_read_twice_as_kdevops_does(kconfig, tmp_path, monkeypatch, checkout):
-    """kdevops sources a plugin's Kconfig twice; no symbol may change by that."""
+    """kdevops sources a plugin's Kconfig twice, from elsewhere; no symbol may change by that."""
     import kconfiglib
 
-    place = checkout / "workflows/lmcache_snapkv/Kconfig"
-    (tmp_path / "Kconfig").write_text(f'source "{place}"\nsource "{place}"\n')
+    place = checkout / "workflows"
+    sourced = "".join(f'source "{place}/{name.replace("-", "_")}/Kconfig"\n' for name in WORKFLOWS)
+    (tmp_path / "Kconfig").write_text(f"kvseal-workflows := {place}\n{sourced}{sourced}")
     monkeypatch.setenv("srctree", str(tmp_path))
     twice = kconfiglib.Kconfig("Kconfig", warn_to_stderr=False)
-    for symbol in twice.unique_defined_syms:
-        symbol.name == ROOT and symbol.set_value("y")
-    values = {symbol.name: symbol.str_value for symbol in twice.unique_defined_syms}
     once = kconfig.load()
-    once.syms[ROOT].set_value("y")
+    for workflow in WORKFLOWS.values():
+        for kconf in (once, twice):
+            kconf.syms[workflow.root].set_value("y")
+    values = {symbol.name: symbol.str_value for symbol in twice.unique_defined_syms}
     assert values == {symbol.name: symbol.str_value for symbol in once.unique_defined_syms}
+    assert len(values) == sum(len(workflow.options) for workflow in WORKFLOWS.values())

@@ -13,15 +13,17 @@ import subprocess
 import pytest
 import yaml
 
+from kvseal.spec.options import WORKFLOWS
+
 STAND_IN = """\
 #!/bin/sh
 echo "$*" >>calls
 case "$*" in
 *up-to-date*) exit "$(cat up-to-date 2>/dev/null || echo 1)" ;;
 *ansible-playbook*) exit "$(cat play 2>/dev/null || echo 0)" ;;
-*defconfig*) echo x >.config ;;
+*defconfig*) echo "$4" | sed 's/-cpu$//' >.config ;;
 *extra-vars*) echo x >extra_vars.yaml ;;
-*"kvseal spec"*) echo x >run-spec.json ;;
+*"kvseal spec"*) printf '{\n  "workflow": "%s",\n' "$(cat .config)" >run-spec.json ;;
 esac
 """
 
@@ -54,7 +56,9 @@ def make(checkout, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("goal", ["all", "lmcache-snapkv-run", "run-spec.json", "olddefconfig"])
+@pytest.mark.parametrize(
+    "goal", ["all", "lmcache-snapkv-run", "kv-reuse", "run-spec.json", "olddefconfig"]
+)
 @pytest.mark.parametrize("option", ["-s", "-n", "-j4"])
 def test_without_configuration_the_profiles_are_named(make, goal, option):
     done, calls = make(option, goal)
@@ -63,14 +67,18 @@ def test_without_configuration_the_profiles_are_named(make, goal, option):
     assert not calls
 
 
-def test_plain_make_goes_the_whole_way_once(make):
-    make("defconfig-lmcache-snapkv-cpu")
-    done, calls = make("-j4")
+@pytest.mark.parametrize("workflow", WORKFLOWS)
+@pytest.mark.parametrize("goals", [(), ("{}",)])
+def test_make_goes_the_whole_way_once(make, workflow, goals):
+    make(f"defconfig-{workflow}-cpu")
+    goals = [goal.format(workflow) for goal in goals]
+    done, calls = make("-j4", *goals)
     assert done.returncode == 0
     assert [call.split()[0] for call in calls] == ["python", "kvseal", "kvseal", "ansible-playbook"]
+    assert calls[-1].startswith(f"ansible-playbook playbooks/{workflow}.yml -e ")
     assert "--tags" not in calls[-1]
     (make.top / "up-to-date").write_text("0")
-    done, calls = make()
+    done, calls = make(*goals)
     assert done.returncode == 0
     assert calls == ["kvseal spec --up-to-date run-spec.json"]
 
@@ -85,28 +93,48 @@ def test_a_stage_always_runs(make):
     assert f'"{make.top}/run-spec.json"' in call and call.endswith("--tags run")
 
 
-def stages(checkout):
-    text = (checkout / "workflows/lmcache_snapkv/Makefile").read_text()
-    return re.search(r"^STAGES := (.*)$", text, re.MULTILINE)[1].split()
+def stages(checkout, workflow):
+    text = (checkout / f"workflows/{workflow.replace('-', '_')}/Makefile").read_text()
+    return re.search(r"^[A-Z_]+_STAGES := (.*)$", text, re.MULTILINE)[1].split()
 
 
-def test_each_stage_is_a_target_with_its_tag(make, checkout):
+def tags_of(folder, name):
+    """Tags of the tasks of a play or task file, those it imports included."""
+    (*tasks,) = yaml.safe_load((folder / name).read_text())
+    if "hosts" in tasks[0]:
+        tasks = tasks[0]["tasks"]
+    tags = set()
+    for task in tasks:
+        if (imported := task.get("ansible.builtin.import_tasks")) is not None:
+            tags |= tags_of(folder, imported)
+        else:
+            tags |= {task["tags"]} if isinstance(task["tags"], str) else set(task["tags"])
+    return tags
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS)
+def test_each_stage_is_a_target_with_its_tag(make, checkout, workflow):
     """A tag that no task has would make a stage that does nothing and succeeds."""
-    make("defconfig-lmcache-snapkv-cpu")
-    names = stages(checkout)
+    make(f"defconfig-{workflow}-cpu")
+    names = stages(checkout, workflow)
     assert {"doctor", "fetch", "build", "patch", "run", "report", "clean"} <= set(names)
-    (play,) = yaml.safe_load((checkout / "playbooks/lmcache-snapkv.yml").read_text())
-    tags = {
-        tag
-        for task in play["tasks"]
-        for tag in [task["tags"], *task["tags"]]
-        if isinstance(tag, str)
-    }
+    tags = tags_of(checkout / "playbooks", f"{workflow}.yml")
     for name in names:
-        done, calls = make(f"lmcache-snapkv-{name}")
+        done, calls = make(f"{workflow}-{name}")
         assert done.returncode == 0
+        assert calls[-1].startswith(f"ansible-playbook playbooks/{workflow}.yml ")
         tag = calls[-1].rpartition(" --tags ")[2]
         assert tag in tags, name
+
+
+@pytest.mark.parametrize("goal", ["kv-reuse", "kv-reuse-run", "kv-reuse-clean"])
+def test_a_target_of_another_workflow_is_refused_and_nothing_run(make, goal):
+    make("defconfig-lmcache-snapkv-cpu")
+    done, calls = make(goal)
+    assert done.returncode == 2
+    assert ".config is for lmcache-snapkv" in done.stderr
+    assert "make defconfig-kv-reuse-cpu" in done.stderr
+    assert not [call for call in calls if "ansible" in call or "up-to-date" in call]
 
 
 def test_failure_of_a_play_is_exit_2(make):
@@ -121,6 +149,8 @@ def test_failure_of_a_play_is_exit_2(make):
     [
         (".config", ["extra-vars", "kvseal spec --vars"]),
         ("workflows/lmcache_snapkv/Kconfig", ["extra-vars", "kvseal spec --vars"]),
+        ("workflows/kv_reuse/Kconfig", ["extra-vars", "kvseal spec --vars"]),
+        ("workflows/Kconfig.common", ["extra-vars", "kvseal spec --vars"]),
         ("src/kvseal/a.py", ["kvseal spec --vars"]),
         ("src/kvseal/new.py", ["kvseal spec --vars"]),
         ("requirements/new.txt", ["kvseal spec --vars"]),
@@ -153,8 +183,11 @@ def test_help_has_every_target(make):
     for name in " ".join(targets).split():
         if name != "FORCE":
             assert re.search(rf"^  {name} ", done.stdout, re.MULTILINE), name
-    for name in ("defconfig-PROFILE", *(f"lmcache-snapkv-{stage}" for stage in stages(make.top))):
-        assert f"  {name} " in done.stdout
+    assert "  defconfig-PROFILE " in done.stdout
+    for workflow in WORKFLOWS:
+        assert f"  {workflow} " in done.stdout
+        for stage in stages(make.top, workflow):
+            assert f"  {workflow}-{stage} " in done.stdout
     for profile in (make.top / "defconfigs").iterdir():
         assert f"  {profile.name} " in done.stdout
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variables as the CPU profile gives them, and a place to translate them in."""
+"""Variables as the CPU profiles give them, and a place to translate them in."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kvseal.spec.options import ROOT
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.options import KV_REUSE, LMCACHE_SNAPKV, Workflow
+from kvseal.spec.runspec import AnySpec, RunSpec, VerifySpec
 from kvseal.spec.translate import Surroundings, translate
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -61,14 +61,36 @@ def cpu_variables(profile) -> dict[str, Any]:
     return profile("lmcache-snapkv-cpu")
 
 
-@pytest.fixture
-def spec_with(cpu_variables, around) -> Callable[..., RunSpec]:
-    """Return a function that translates the CPU profile with some options changed."""
+@pytest.fixture(scope="session")
+def verify_variables(profile) -> dict[str, Any]:
+    return profile("kv-reuse-cpu")
 
-    def make(**changes: Any) -> RunSpec:
-        variables = copy.deepcopy(cpu_variables)
+
+def maker(
+    workflow: Workflow, variables: dict[str, Any], around: Surroundings
+) -> Callable[..., AnySpec]:
+    def make(**changes: Any) -> AnySpec:
+        changed = copy.deepcopy(variables)
         for name, value in changes.items():
-            variables[f"{ROOT}_{name}".lower()] = value
-        return translate(variables, around)
+            changed[f"{workflow.root}_{name}".lower()] = value
+        return translate(changed, around)
 
     return make
+
+
+@pytest.fixture
+def spec_with(cpu_variables, around) -> Callable[..., RunSpec]:
+    """Return a function that translates the comparison's CPU profile, some options changed."""
+    return maker(LMCACHE_SNAPKV, cpu_variables, around)
+
+
+@pytest.fixture
+def verify_with(verify_variables, around) -> Callable[..., VerifySpec]:
+    """Return a function that translates the verifier's CPU profile, some options changed."""
+    return maker(KV_REUSE, verify_variables, around)
+
+
+@pytest.fixture(params=["lmcache-snapkv", "kv-reuse"])
+def any_with(request, spec_with, verify_with) -> Callable[..., AnySpec]:
+    """`spec_with` and `verify_with` in turn, for what holds in every workflow."""
+    return spec_with if request.param == "lmcache-snapkv" else verify_with

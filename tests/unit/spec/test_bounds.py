@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 
 from kvseal.spec import bounds
-from kvseal.spec.options import OPTIONS, symbol
+from kvseal.spec.options import LMCACHE_SNAPKV, WORKFLOWS
 
 
 def with_field(spec, field, value):
@@ -16,16 +16,19 @@ def with_field(spec, field, value):
 
 
 @pytest.mark.parametrize(
-    "option", [option for option in OPTIONS if option.kind is int], ids=lambda option: option.name
+    "option",
+    [option for flow in WORKFLOWS.values() for option in flow.options if option.kind is int],
+    ids=lambda option: option.symbol,
 )
-def test_edges(spec_with, option):
+def test_edges(spec_with, verify_with, option):
+    make = spec_with if option in LMCACHE_SNAPKV.options else verify_with
     section, name = option.field.split(".")
     rule = bounds.schema()["properties"][section]["properties"][name]
     for good in (rule["minimum"], rule["maximum"]):
-        assert not list(bounds.problems(with_field(spec_with(), option.field, good)))
+        assert not list(bounds.problems(with_field(make(), option.field, good)))
     for bad in (rule["minimum"] - 1, rule["maximum"] + 1):
-        (problem,) = bounds.problems(with_field(spec_with(), option.field, bad))
-        assert problem.option == symbol(option.name)
+        (problem,) = bounds.problems(with_field(make(), option.field, bad))
+        assert problem.option == f"CONFIG_{option.symbol}"
         assert (problem.value, problem.remedy is not None) == (bad, True)
 
 
@@ -42,7 +45,34 @@ def test_edges(spec_with, option):
         ("roots.work", "/w", "w"),
     ],
 )
-def test_form(spec_with, field, good, bad):
-    assert not list(bounds.problems(with_field(spec_with(), field, good)))
-    (problem,) = bounds.problems(with_field(spec_with(), field, bad))
+def test_form(any_with, field, good, bad):
+    assert not list(bounds.problems(with_field(any_with(), field, good)))
+    (problem,) = bounds.problems(with_field(any_with(), field, bad))
     assert problem.value == bad and problem.expected
+
+
+@pytest.mark.parametrize(
+    ("field", "good", "bad"),
+    [
+        ("verify.contract", "strict", "lax"),
+        ("verify.connector", "none", "NixlConnector"),
+        ("verify.suite", "acceptance", "all"),
+        ("verify.prompt_format", "", "xml"),
+        ("verify.prompt_format", "both", "Raw"),
+        ("verify.tenant", "a.b-c_1", ""),
+        ("verify.tenant", "a" * 64, "a" * 65),
+        ("verify.tenant", "a", "a b"),
+        ("verify.tenant", "a", "-a"),
+        ("verify.fixture", "", "x.json"),
+    ],
+)
+def test_form_of_a_verification(verify_with, field, good, bad):
+    assert not list(bounds.problems(with_field(verify_with(), field, good)))
+    (problem,) = bounds.problems(with_field(verify_with(), field, bad))
+    assert problem.value == bad and problem.expected
+    assert problem.option.startswith("CONFIG_WORKFLOW_KNLP_KV_REUSE_")
+
+
+def test_empty_choice_is_named(verify_with):
+    (problem,) = bounds.problems(with_field(verify_with(), "verify.prompt_format", "xml"))
+    assert problem.expected == "empty or raw or chat or both"

@@ -4,7 +4,7 @@
 import pytest
 
 from kvseal.errors import OptionError
-from kvseal.spec.options import symbol
+from kvseal.spec.options import KV_REUSE, LMCACHE_SNAPKV, WORKFLOWS
 from kvseal.spec.translate import translate
 
 GIT = {"LMCACHE_FROM_GIT": True, "LMCACHE_REF": "0123abc"}
@@ -24,7 +24,6 @@ GIT = {"LMCACHE_FROM_GIT": True, "LMCACHE_REF": "0123abc"}
         (GIT, {**GIT, "LMCACHE_REF": ""}, "LMCACHE_REF"),
         (GIT, {**GIT, "LMCACHE_REF": "--upload-pack=x"}, "LMCACHE_REF"),
         ({**GIT, "LMCACHE_REPO": "/src/lm"}, {**GIT, "LMCACHE_REPO": ""}, "LMCACHE_REPO"),
-        ({"VLLM_PORT": 1, "LMCACHE_PORT": 2}, {"VLLM_PORT": 1, "LMCACHE_PORT": 1}, "LMCACHE_PORT"),
         (
             {"LMCACHE_PORT": 1, "LMCACHE_HTTP_PORT": 2},
             {"LMCACHE_PORT": 1, "LMCACHE_HTTP_PORT": 1},
@@ -32,17 +31,31 @@ GIT = {"LMCACHE_FROM_GIT": True, "LMCACHE_REF": "0123abc"}
         ),
     ],
 )
-def test_rule(spec_with, good, bad, name):
-    assert spec_with(**good)
+def test_rule(any_with, good, bad, name):
+    spec = any_with(**good)
     with pytest.raises(OptionError) as caught:
-        spec_with(**bad)
-    assert caught.value.option == symbol(name)
+        any_with(**bad)
+    assert caught.value.option == WORKFLOWS[spec.workflow].symbol(name)
     assert caught.value.expected and caught.value.remedy
+
+
+def test_port_of_vllm_and_of_lmcache(spec_with):
+    assert spec_with(VLLM_PORT=1, LMCACHE_PORT=2)
+    with pytest.raises(OptionError) as caught:
+        spec_with(VLLM_PORT=1, LMCACHE_PORT=1)
+    assert caught.value.option == LMCACHE_SNAPKV.symbol("LMCACHE_PORT")
+
+
+def test_the_verifier_s_vllm_has_no_port(verify_with):
+    assert verify_with(LMCACHE_PORT=1).vllm.port == 0
+    with pytest.raises(OptionError, match="unknown variable") as caught:
+        verify_with(VLLM_PORT=1)
+    assert f"CONFIG_{KV_REUSE.root}_VLLM_PORT" in str(caught.value)
 
 
 def nvidia(profile, around, **changes):
     variables = profile("lmcache-snapkv")
-    variables |= {symbol(name)[7:].lower(): value for name, value in changes.items()}
+    variables |= {LMCACHE_SNAPKV.symbol(name)[7:].lower(): value for name, value in changes.items()}
     return translate(variables, around)
 
 

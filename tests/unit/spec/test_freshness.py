@@ -10,9 +10,9 @@ from kvseal.spec import freshness
 
 
 @pytest.fixture
-def done(spec_with, tmp_path):
+def done(any_with, tmp_path):
     """A spec whose results are all there, and the folder of its latest run."""
-    spec = spec_with(RESULTS_ROOT=str(tmp_path / "r"), WORK_ROOT=str(tmp_path / "w"))
+    spec = any_with(RESULTS_ROOT=str(tmp_path / "r"), WORK_ROOT=str(tmp_path / "w"))
     run = tmp_path / "r" / "runs" / "one"
     (run / "logs").mkdir(parents=True)
     (tmp_path / "r" / "latest").symlink_to("runs/one")
@@ -31,9 +31,9 @@ def test_all_done(done):
     assert freshness.reason_to_work(done[0]) is None
 
 
-def test_another_spec(done, spec_with):
+def test_another_spec(done, any_with):
     spec, _ = done
-    other = spec_with(RESULTS_ROOT=spec.roots.results, WORK_ROOT=spec.roots.work, SEED=9)
+    other = any_with(RESULTS_ROOT=spec.roots.results, WORK_ROOT=spec.roots.work, SEED=9)
     assert "another configuration" in freshness.reason_to_work(other)
 
 
@@ -69,8 +69,8 @@ def test_only_pass_is_done(done, verdict):
     assert str(verdict) in freshness.reason_to_work(spec)
 
 
-def test_build_only(spec_with, tmp_path):
-    spec = spec_with(RUN=False, WORK_ROOT=str(tmp_path / "w"), CACHE_ROOT=str(tmp_path / "c"))
+def test_build_only(any_with, tmp_path):
+    spec = any_with(RUN=False, WORK_ROOT=str(tmp_path / "w"), CACHE_ROOT=str(tmp_path / "c"))
     assert freshness.reason_to_work(spec) == "not built yet"
     stamp = tmp_path / "w" / freshness.BUILD_STAMP
     stamp.parent.mkdir()

@@ -5,7 +5,9 @@ import pytest
 
 from kvseal.errors import OptionError
 from kvseal.spec import legacy
-from kvseal.spec.options import BY_NAME, ROOT
+from kvseal.spec.options import LMCACHE_SNAPKV
+
+ROOT = LMCACHE_SNAPKV.root
 
 
 @pytest.mark.parametrize(
@@ -25,7 +27,9 @@ from kvseal.spec.options import BY_NAME, ROOT
 )
 def test_translation(name, value, expected):
     translation = legacy.translate(name, value, place="profile:3")
-    assert list(translation.assignments) == [(BY_NAME[to].symbol, what) for to, what in expected]
+    assert list(translation.assignments) == [
+        (LMCACHE_SNAPKV.symbol(to).removeprefix("CONFIG_"), what) for to, what in expected
+    ]
     assert translation.notice.startswith(f"profile:3: CONFIG_{name} read as CONFIG_")
 
 
@@ -60,4 +64,4 @@ def test_all_that_is_known_translates_to_options():
     for name in legacy.known():
         value = next((v for end, v in values.items() if name.endswith(end)), '"x"')
         for symbol, _ in legacy.translate(name, value, place="p:1").assignments:
-            assert symbol in {option.symbol for option in BY_NAME.values()}
+            assert symbol in {option.symbol for option in LMCACHE_SNAPKV.options}

@@ -49,8 +49,10 @@ def test_unknown_pair_is_none():
 def test_key_follows_what_is_installed_only():
     pin = pins.PINS[0]
 
-    def key(lock="a", python="3.11", lmcache=("index", "0.5.4", "", "")):
-        return pins.environment_key(pin, lock_sha256=lock, python=python, lmcache=lmcache)
+    def key(lock="a", python="3.11", lmcache=("index", "0.5.4", "", ""), codemods=None):
+        return pins.environment_key(
+            pin, lock_sha256=lock, python=python, lmcache=lmcache, codemods=codemods
+        )
 
     assert key() == key(lmcache=("index", "0.5.4", "elsewhere", "unused"))
     assert (
@@ -62,8 +64,10 @@ def test_key_follows_what_is_installed_only():
                 key(lmcache=("index", "0.5.5", "", "")),
                 key(lmcache=("git", "", "r", "x")),
                 key(lmcache=("git", "", "r", "y")),
+                key(codemods=()),
+                key(codemods=("a",)),
             }
         )
-        == 6
+        == 8
     )
     assert re.fullmatch(r"[0-9a-f]{16}", key())

@@ -11,7 +11,8 @@ import pytest
 
 from kvseal.errors import OptionError
 from kvseal.spec import bounds
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.options import WORKFLOWS
+from kvseal.spec.runspec import CommonSpec, RunSpec, VerifySpec, load_spec
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -40,34 +41,75 @@ def valid(plain):
     return jsonschema.Draft202012Validator(bounds.schema()).is_valid(plain)
 
 
-def test_round_trip(spec_with, tmp_path):
-    spec = spec_with()
+def test_round_trip(any_with, tmp_path):
+    spec = any_with()
     (tmp_path / "run-spec.json").write_text(spec.dumps())
-    assert RunSpec.load(tmp_path / "run-spec.json") == spec
-    assert RunSpec.from_json(spec.to_json()).sha256() == spec.sha256()
-    assert spec_with(SEED=1).sha256() != spec.sha256()
+    assert load_spec(tmp_path / "run-spec.json") == spec
+    assert type(spec).load(tmp_path / "run-spec.json") == spec
+    assert CommonSpec.from_json(spec.to_json()).sha256() == spec.sha256()
+    assert any_with(SEED=1).sha256() != spec.sha256()
 
 
-def test_schema_accepts_what_is_made(spec_with):
+def test_a_spec_of_another_workflow_is_refused_by_name(spec_with, verify_with, tmp_path):
+    for made, kind in ((spec_with(), VerifySpec), (verify_with(), RunSpec)):
+        path = tmp_path / f"{made.workflow}.json"
+        path.write_text(made.dumps())
+        with pytest.raises(OptionError, match="another workflow") as caught:
+            kind.load(path)
+        assert caught.value.value == made.workflow
+        assert caught.value.expected == kind.WORKFLOW
+        assert f"make defconfig-{kind.WORKFLOW}-cpu" in caught.value.remedy
+
+
+@pytest.mark.parametrize("workflow", ["", "kv_reuse", 1, None, []])
+def test_an_unknown_workflow_is_refused_by_loader_and_schema(spec_with, workflow):
+    broken = {**spec_with().to_json(), "workflow": workflow}
+    with pytest.raises(OptionError, match="unknown workflow") as caught:
+        CommonSpec.from_json(broken)
+    assert caught.value.expected == "lmcache-snapkv or kv-reuse"
+    assert not valid(broken)
+
+
+def test_sections_of_another_workflow_are_refused_by_loader_and_schema(spec_with, verify_with):
+    plain, other = spec_with().to_json(), verify_with().to_json()
+    for broken in (
+        {**plain, "verify": other["verify"]},
+        {**other, "snapkv": plain["snapkv"]},
+        {**other, "workload": plain["workload"]},
+        {**other, "workflow": "lmcache-snapkv"},
+    ):
+        with pytest.raises(OptionError, match="run spec field"):
+            CommonSpec.from_json(broken)
+        assert not valid(broken)
+
+
+def test_the_spec_kept_with_an_earlier_run_is_still_one():
+    """docs/evidence has run specs of before there was a second workflow."""
+    path = CHECKOUT / "docs/evidence/h200/run-spec-float16.json"
+    spec = RunSpec.load(path)
+    assert spec.to_json() == json.loads(path.read_text())
+
+
+def test_schema_accepts_what_is_made(any_with):
     jsonschema.Draft202012Validator.check_schema(bounds.schema())
-    assert valid(spec_with().to_json())
+    assert valid(any_with().to_json())
 
 
-def test_missing_field_is_refused_by_loader_and_schema(spec_with):
-    plain = spec_with().to_json()
+def test_missing_field_is_refused_by_loader_and_schema(any_with):
+    plain = any_with().to_json()
     for path in paths(plain):
         broken = changed(plain, path, None)
         with pytest.raises(OptionError, match=re.escape(".".join(path))):
-            RunSpec.from_json(broken)
+            CommonSpec.from_json(broken)
         assert not valid(broken), path
 
 
-def test_unknown_field_is_refused_by_loader_and_schema(spec_with):
-    plain = spec_with().to_json()
+def test_unknown_field_is_refused_by_loader_and_schema(any_with):
+    plain = any_with().to_json()
     for path in [(), *[(name,) for name, inner in plain.items() if isinstance(inner, dict)]]:
         broken = changed(plain, (*path, "extra"), "x")
         with pytest.raises(OptionError, match="unknown run spec field"):
-            RunSpec.from_json(broken)
+            CommonSpec.from_json(broken)
         assert not valid(broken), path
 
 
@@ -86,8 +128,34 @@ def test_unknown_field_is_refused_by_loader_and_schema(spec_with):
 def test_wrong_type_is_refused_by_loader_and_schema(spec_with, path, value):
     broken = changed(spec_with().to_json(), path, value)
     with pytest.raises(OptionError, match=re.escape(".".join(path))):
-        RunSpec.from_json(broken)
+        CommonSpec.from_json(broken)
     assert not valid(broken)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("reuse_counts", "1,3"),
+        ("reuse_counts", [1, "3"]),
+        ("reuse_counts", [True]),
+        ("reuse_counts", [1.5]),
+        ("compare_native", 1),
+        ("accept_deviations", "torch"),
+        ("fixture", []),
+    ],
+)
+def test_wrong_type_in_a_verification_is_refused(verify_with, name, value):
+    broken = changed(verify_with().to_json(), ("verify", name), value)
+    with pytest.raises(OptionError, match=f"verify.{name}"):
+        CommonSpec.from_json(broken)
+    assert not valid(broken)
+
+
+@pytest.mark.parametrize("counts", [[], [0], [1, 1], [-1]])
+def test_schema_knows_what_reuse_counts_are(verify_with, counts):
+    plain = verify_with().to_json()
+    assert valid(plain)
+    assert not valid(changed(plain, ("verify", "reuse_counts"), counts))
 
 
 def test_other_schema_is_refused(spec_with):
@@ -112,15 +180,25 @@ def test_absent_file_is_refused(tmp_path):
         RunSpec.load(tmp_path / "none.json")
 
 
-def test_every_field_is_documented(spec_with):
+def test_every_field_is_documented(spec_with, verify_with):
     """docs/formats/run-spec.md has a row a field, and no row without one."""
     text = (CHECKOUT / "docs/formats/run-spec.md").read_text()
-    rows = set(re.findall(r"^\| `([a-z0-9_.]+)` \|", text, re.MULTILINE))
-    plain = spec_with().to_json()
+    rows = re.findall(r"^\| `([a-z0-9_.]+)` \|", text, re.MULTILINE)
+    plain = spec_with().to_json() | verify_with().to_json()
     leaves = {
         ".".join(path)
         for path in paths(plain)
         if not isinstance(plain[path[0]], dict) or len(path) == 2
     }
-    assert rows == leaves
+    assert set(rows) == leaves
+    assert len(rows) == len(leaves)
     assert json.dumps(plain)  # plain JSON values only
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS.values(), ids=WORKFLOWS)
+def test_every_symbol_is_documented_with_its_field(workflow):
+    text = (CHECKOUT / "docs/formats/run-spec.md").read_text()
+    for option in workflow.options:
+        if option.name:
+            row = re.search(rf"^\| `{option.field}` \| ([^|]*) \|", text, re.MULTILINE)
+            assert row and f"`{option.name}`" in row[1], option.symbol

@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from kvseal.errors import OptionError
-from kvseal.spec.options import OPTIONS, ROOT
+from kvseal.spec.options import KV_REUSE, LMCACHE_SNAPKV
 from kvseal.spec.translate import translate
+
+ROOT = LMCACHE_SNAPKV.root
+OPTIONS = LMCACHE_SNAPKV.options
+OFF = {ROOT.lower(): False, KV_REUSE.root.lower(): False}
 
 
 def test_cpu_profile(spec_with):
@@ -27,6 +31,47 @@ def test_cpu_profile(spec_with):
     assert spec.snapkv.reference
     assert spec.environment.torch == "torch==2.13.0+cpu"
     assert Path(spec.environment.lock).is_file()
+
+
+def test_cpu_profile_of_the_verifier(verify_with):
+    spec = verify_with()
+    assert (spec.workflow, spec.device, spec.run) == ("kv-reuse", "cpu", True)
+    assert (spec.vllm.dtype, spec.vllm.block_size_tokens) == ("float32", 32)
+    assert (spec.vllm.max_model_len_tokens, spec.lmcache.chunk_size_tokens) == (2048, 64)
+    verify = spec.verify
+    assert (verify.contract, verify.connector) == ("mp", "LMCacheMPConnector")
+    assert (verify.compare_native, verify.suite, verify.prompt_format) == (True, "smoke", "")
+    assert (verify.reuse_counts, verify.max_tokens, verify.seed) == ((1, 3), 16, 0)
+    assert (verify.tenant, verify.fixture) == ("isolated-verifier", "")
+    assert verify.accept_deviations == ()
+    assert spec.roots.work.endswith("/build/kv-reuse")
+
+
+def test_nvidia_profile_of_the_verifier(profile, around):
+    spec = translate(profile("kv-reuse"), around)
+    assert (spec.device, spec.run, spec.vllm.distribution) == ("cuda", False, "vllm")
+    assert (spec.vllm.dtype, spec.vllm.block_size_tokens) == ("float16", 16)
+    assert (spec.lmcache.chunk_size_tokens, spec.vllm.gpu_memory_percent) == (256, 45)
+    assert (spec.verify.contract, spec.verify.connector) == ("strict", "LMCacheConnectorV1")
+    assert (spec.verify.compare_native, spec.verify.suite) == (True, "standard")
+    assert spec.model.name == "Qwen/Qwen3-1.7B"
+
+
+def test_stock_packages_have_an_environment_of_their_own(spec_with, verify_with):
+    edited, stock = spec_with().environment, verify_with().environment
+    assert edited.path != stock.path and edited.lock == stock.lock
+    assert stock.name == f"{edited.name}-stock"
+
+
+def test_lists_are_read_from_text(verify_with):
+    verify = verify_with(REUSE_COUNTS=" 2, 5,1", ACCEPT_DEVIATIONS="torch, vllm-files").verify
+    assert verify.reuse_counts == (2, 5, 1)
+    assert verify.accept_deviations == ("torch", "vllm-files")
+
+
+def test_a_fixture_starts_at_the_checkout(verify_with, around):
+    acceptance = {"SUITE": "acceptance", "FIXTURE": "fixtures/a.json"}
+    assert verify_with(**acceptance).verify.fixture == str(around.checkout / "fixtures/a.json")
 
 
 def test_nvidia_profile(profile, around):
@@ -98,10 +143,38 @@ def test_variables_of_others_do_not_matter(cpu_variables, around):
     assert translate(others, around) == translate(cpu_variables, around)
 
 
-def test_workflow_off_says_so_alone(around):
-    with pytest.raises(OptionError, match="switched off") as caught:
-        translate({ROOT.lower(): False}, around)
+@pytest.mark.parametrize("on", [True, False])
+def test_not_exactly_one_workflow_names_both_and_says_so_alone(
+    cpu_variables, verify_variables, around, on
+):
+    variables = {**verify_variables, **cpu_variables, KV_REUSE.root.lower(): True} if on else OFF
+    with pytest.raises(OptionError, match="more than one" if on else "no workflow") as caught:
+        translate(variables, around)
+    for root in (ROOT, KV_REUSE.root):
+        assert f"CONFIG_{root}" in caught.value.option
+    assert "make defconfig-kv-reuse-cpu" in caught.value.remedy
+    assert "make defconfig-lmcache-snapkv-cpu" in caught.value.remedy
     assert "absent" not in str(caught.value)
+
+
+@pytest.mark.parametrize("root", [ROOT, KV_REUSE.root])
+def test_a_workflow_that_is_absent_is_not_off(cpu_variables, around, root):
+    left = {name: value for name, value in cpu_variables.items() if name != root.lower()}
+    with pytest.raises(OptionError, match="absent is not false") as caught:
+        translate(left, around)
+    assert caught.value.option == f"CONFIG_{root}"
+
+
+def test_variables_of_a_workflow_that_is_off_do_not_matter(cpu_variables, verify_variables, around):
+    both = {**verify_variables, **cpu_variables}
+    assert both[KV_REUSE.root.lower()] is False
+    assert translate(both, around) == translate(cpu_variables, around)
+
+
+def test_unknown_variable_of_the_other_workflow_is_told(cpu_variables, around):
+    with pytest.raises(OptionError, match="unknown variable") as caught:
+        translate({**cpu_variables, "workflow_knlp_kv_reuse_siut": "x"}, around)
+    assert caught.value.option == "CONFIG_WORKFLOW_KNLP_KV_REUSE_SIUT"
 
 
 def test_missing_lock_is_named(cpu_variables, around, tmp_path):
