@@ -22,10 +22,9 @@ from kvseal.host.checks import Outcome, Status, run_checks
 from kvseal.host.checks.outcome import gib
 from kvseal.host.facts import HostFacts, gather
 from kvseal.process import Progress
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.runspec import CommonSpec, load_spec
 
 SCHEMA = "kvseal.doctor.v1"
-CPU_PROFILE = "make defconfig-lmcache-snapkv-cpu && make"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check this machine and print one line a check."""
-    spec = RunSpec.load(args.spec)
+    spec = load_spec(args.spec)
     with Progress("doctor: looking at this machine"):
         facts = gather(spec)
     if args.node_only:
@@ -74,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def report_lines(
-    facts: HostFacts, spec: RunSpec, outcomes: Sequence[Outcome], width: int | None
+    facts: HostFacts, spec: CommonSpec, outcomes: Sequence[Outcome], width: int | None
 ) -> list[str]:
     """Return the report, its lines folded to `width` columns unless that is None."""
     memory = facts.memory.value
@@ -103,7 +102,9 @@ def report_lines(
     ]
     if spec.device == "cuda" and facts.gpus.value is None:
         lines += _folded(
-            f"No usable NVIDIA GPU here. The same run without one: `{CPU_PROFILE}`", width
+            "No usable NVIDIA GPU here. The same run without one: "
+            f"`make defconfig-{spec.workflow}-cpu && make`",
+            width,
         )
     return lines
 

@@ -17,9 +17,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prepare the model and print its place; 0 when it is there."""
     from kvseal.models.resolve import resolve_model
-    from kvseal.spec.runspec import RunSpec
+    from kvseal.spec.runspec import load_spec
 
-    model = resolve_model(RunSpec.load(args.spec))
+    model = resolve_model(load_spec(args.spec))
     if args.json:
         print(
             json.dumps(

@@ -14,7 +14,7 @@ from typing import Any
 from kvseal.host import machine, model_size, nvidia, roots, software
 from kvseal.host.fact import Fact
 from kvseal.process.ports import port_holder
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.runspec import CommonSpec
 
 FACTS_SCHEMA = "kvseal.host-facts.v1"
 
@@ -64,7 +64,7 @@ class HostFacts:
         return plain
 
 
-def gather(spec: RunSpec) -> HostFacts:
+def gather(spec: CommonSpec) -> HostFacts:
     """Look at this machine for what `spec` needs. Takes seconds, changes nothing."""
     gpus = nvidia.gpus()
     driver = nvidia.driver_version(gpus)
@@ -97,7 +97,7 @@ def gather(spec: RunSpec) -> HostFacts:
     )
 
 
-def fixed_ports(spec: RunSpec) -> dict[str, int]:
+def fixed_ports(spec: CommonSpec) -> dict[str, int]:
     """Return the ports a spec names, by field; 0 means that a free one is picked."""
     named = {
         "vllm.port": spec.vllm.port,

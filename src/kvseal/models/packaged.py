@@ -17,19 +17,23 @@ import tempfile
 from pathlib import Path
 
 from kvseal.errors import OptionError, PrerequisiteError
-from kvseal.models.directory import ModelDirectory, file_sha256, hash_files
+from kvseal.models.directory import MODEL_OPTION, ModelDirectory, file_sha256, hash_files
 
 STAMP = ".kvseal-model.json"
 
 
-def prepare_packaged(package: str, version: str, cache: Path) -> ModelDirectory:
+def prepare_packaged(
+    package: str, version: str, cache: Path, *, option: str = f"{MODEL_OPTION}_REVISION"
+) -> ModelDirectory:
     """Return the packaged model as a directory below `cache`, making it when it is not there.
+
+    `option` is what named the version.
 
     Raises:
         PrerequisiteError: when the package is missing or of another version.
         OptionError: when the package holds no single GGUF file.
     """
-    gguf = _locate(package, version)
+    gguf = _locate(package, version, option)
     target = cache / "models" / f"{package}-{version}-{file_sha256(gguf)[:12]}"
     files = _stamped_files(target)
     if files is not None:
@@ -54,7 +58,7 @@ def _stamped_files(target: Path) -> dict[str, str] | None:
     return recorded if recorded == hash_files(target) else None
 
 
-def _locate(package: str, version: str) -> Path:
+def _locate(package: str, version: str, option: str) -> Path:
     try:
         installed = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -62,9 +66,9 @@ def _locate(package: str, version: str) -> Path:
     if installed != version:
         raise PrerequisiteError(
             f"the model package {package} is {installed} in this environment",
-            option="WORKFLOW_KNLP_LMCACHE_SNAPKV_MODEL_REVISION",
+            option=option,
             value=version,
-            remedy="make lmcache-snapkv-build",
+            remedy="build the engine environment again (the stage build)",
         )
     module = importlib.util.find_spec(package.replace("-", "_"))
     origin = module.origin if module else None

@@ -8,18 +8,20 @@ from pathlib import Path
 from kvseal.models.directory import ModelDirectory, read_directory
 from kvseal.models.hub import fetch_from_hub
 from kvseal.models.packaged import prepare_packaged
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.options import WORKFLOWS
+from kvseal.spec.runspec import CommonSpec
 
 
-def resolve_model(spec: RunSpec) -> ModelDirectory:
+def resolve_model(spec: CommonSpec) -> ModelDirectory:
     """Return the model that `spec` names, preparing or fetching it when needed.
 
     Raises:
         OptionError, PrerequisiteError: see the three sources.
     """
-    model = spec.model
+    model, symbol = spec.model, WORKFLOWS[spec.workflow].symbol
     if model.source == "package":
-        return prepare_packaged(model.name, model.revision, Path(spec.roots.cache))
+        cache, revision = Path(spec.roots.cache), symbol("MODEL_REVISION")
+        return prepare_packaged(model.name, model.revision, cache, option=revision)
     if model.source == "hub":
-        return fetch_from_hub(model.name, model.revision)
-    return read_directory(Path(model.name))
+        return fetch_from_hub(model.name, model.revision, option=symbol("MODEL"))
+    return read_directory(Path(model.name), option=symbol("MODEL"))

@@ -136,6 +136,23 @@ def test_without_a_gpu_the_nvidia_profile_names_the_cpu_profile(
     )
 
 
+def test_the_verifier_has_a_cpu_profile_of_its_own(tmp_path: Path, spec: dict[str, Any]) -> None:
+    spec |= {"device": "cuda", "workflow": "kv-reuse"}
+    spec["vllm"] |= {"distribution": "vllm", "dtype": "float16"}
+    del spec["workload"], spec["snapkv"]
+    spec["verify"] = {
+        "contract": "strict", "connector": "none", "compare_native": False, "suite": "smoke",
+        "prompt_format": "", "reuse_counts": [1], "max_tokens": 1, "seed": 0, "tenant": "t",
+        "fixture": "", "accept_deviations": [],
+    }  # fmt: skip
+    empty = tmp_path / "bin"
+    empty.mkdir()
+    done = doctor(tmp_path, spec, PATH=str(empty))
+    assert done.returncode == 2
+    assert done.stdout.startswith("kvseal doctor: kv-reuse on cuda")
+    assert "`make defconfig-kv-reuse-cpu && make`" in done.stdout.splitlines()[-1]
+
+
 def test_a_taken_port_names_its_holder(tmp_path: Path, spec: dict[str, Any]) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))

@@ -14,7 +14,7 @@ from kvseal.host.facts import HostFacts
 from kvseal.host.machine import Space
 from kvseal.host.nvidia import Gpu
 from kvseal.host.roots import Root
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.runspec import RunSpec, VerifySpec
 
 GIB = 1 << 30
 
@@ -141,6 +141,34 @@ def make_spec() -> Callable[..., RunSpec]:
             else:
                 value[section] = item
         return RunSpec.from_json(value)
+
+    return make
+
+
+VERIFY: dict[str, Any] = {
+    "contract": "mp",
+    "connector": "LMCacheMPConnector",
+    "compare_native": False,
+    "suite": "smoke",
+    "prompt_format": "",
+    "reuse_counts": [1, 3],
+    "max_tokens": 16,
+    "seed": 0,
+    "tenant": "invented",
+    "fixture": "",
+    "accept_deviations": [],
+}
+
+
+@pytest.fixture
+def make_verify_spec(make_spec: Callable[..., RunSpec]) -> Callable[..., VerifySpec]:
+    """Return a maker of the verifier's specs, by device and connector."""
+
+    def make(device: str, connector: str) -> VerifySpec:
+        value = make_spec(device).to_json()
+        del value["workload"], value["snapkv"]
+        verify = VERIFY | {"connector": connector}
+        return VerifySpec.from_json(value | {"workflow": "kv-reuse", "verify": verify})
 
     return make
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every prerequisite of a run as a small function of facts and run spec.
 
-A check gets `HostFacts` and `RunSpec` and returns one `Outcome` or several; it
+A check gets `HostFacts` and `CommonSpec` and returns one `Outcome` or several; it
 never looks at the machine itself. To add one, write the function and name it
 in `CHECKS`. All of them run, whatever fails before.
 """
@@ -14,9 +14,9 @@ from kvseal.errors import OptionError
 from kvseal.host.checks import gpu, machine, software, storage
 from kvseal.host.checks.outcome import Outcome, Status
 from kvseal.host.facts import HostFacts
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.runspec import CommonSpec
 
-Check = Callable[[HostFacts, RunSpec], "Outcome | list[Outcome]"]
+Check = Callable[[HostFacts, CommonSpec], "Outcome | list[Outcome]"]
 
 CHECKS: tuple[tuple[Check, tuple[str, ...]], ...] = (
     (machine.system, ("cpu", "cuda")),
@@ -42,7 +42,7 @@ CHECKS: tuple[tuple[Check, tuple[str, ...]], ...] = (
 """Each check with the devices it is for, in the order of the report."""
 
 
-def run_checks(facts: HostFacts, spec: RunSpec) -> list[Outcome]:
+def run_checks(facts: HostFacts, spec: CommonSpec) -> list[Outcome]:
     """Run every check that concerns the spec's device.
 
     Raises:

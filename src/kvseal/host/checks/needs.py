@@ -9,7 +9,8 @@ from __future__ import annotations
 from kvseal.host.checks.outcome import GIB
 from kvseal.host.facts import HostFacts
 from kvseal.host.model_size import DTYPE_BYTES
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.contracts import MULTIPROCESS, NO_CONNECTOR
+from kvseal.spec.runspec import CommonSpec, RunSpec, VerifySpec
 
 CUDA_BY_VLLM = {f"0.{minor}": (13, 0) for minor in range(23, 34)}
 """CUDA runtime that vLLM's GPU wheel brings. Source: requirements of the wheels
@@ -51,7 +52,7 @@ SHM_CPU_BYTES = 1 * GIB
 """On CPU also: query ring (0.3 GiB seen) and vLLM's message queues (0.4 GiB seen)."""
 
 
-def weight_bytes(facts: HostFacts, spec: RunSpec) -> int | None:
+def weight_bytes(facts: HostFacts, spec: CommonSpec) -> int | None:
     """Return the size of the weights as vLLM holds them, or None when it is not known."""
     if facts.model_parameters.value is None:
         return None
@@ -59,30 +60,33 @@ def weight_bytes(facts: HostFacts, spec: RunSpec) -> int | None:
     return facts.model_parameters.value * DTYPE_BYTES.get(spec.vllm.dtype, 4)
 
 
-def host_memory_bytes(facts: HostFacts, spec: RunSpec) -> tuple[int, str] | None:
+def host_memory_bytes(facts: HostFacts, spec: CommonSpec) -> tuple[int, str] | None:
     """Return the memory a run takes and the sum in words; None when the model's size is unknown."""
     weights = weight_bytes(facts, spec)
     if weights is None or facts.model_parameters.value is None:
         return None
-    parts = [
-        (spec.lmcache.l1_gib * GIB, "L1 pool"),
-        (PROGRAMS_BYTES[spec.device], "programs"),
-    ]
+    parts = [(PROGRAMS_BYTES[spec.device], "programs")]
+    if _connector(spec) != NO_CONNECTOR:
+        parts.insert(0, (spec.lmcache.l1_gib * GIB, "L1 pool"))
     # On a GPU the weights pass through the page cache, which gives way.
     if spec.device == "cpu":
         parts += [(weights, "weights"), (spec.vllm.cpu_kv_gib * GIB, "vLLM's KV space")]
-    if spec.snapkv.reference:
+    if isinstance(spec, RunSpec) and spec.snapkv.reference:
         parts.append((facts.model_parameters.value * 4, "reference model in float32"))
     words = " + ".join(f"{size / GIB:.1f} {name}" for size, name in parts)
     return sum(size for size, _ in parts), words
 
 
-def shared_memory_bytes(spec: RunSpec) -> tuple[int, str]:
+def shared_memory_bytes(spec: CommonSpec) -> tuple[int, str]:
     """Return what a run puts into /dev/shm and the sum in words.
 
-    On CPU that includes vLLM's whole KV cache, which LMCache's connector moves
-    there so that the server maps the same pages (LMCache 0.5.4, platform/cpu/shm.py).
+    On CPU that includes vLLM's whole KV cache, which the connector of an LMCache
+    server moves there so that the server maps the same pages (LMCache 0.5.4,
+    platform/cpu/shm.py). Without a server only vLLM's own queues are there.
     """
+    if _connector(spec) != MULTIPROCESS.name:
+        size = SHM_CPU_BYTES if spec.device == "cpu" else 0
+        return size, f"{size // GIB} GiB queues"
     size = spec.lmcache.l1_gib * GIB * (100 + SHM_MARGIN_PERCENT) // 100
     words = f"{spec.lmcache.l1_gib} GiB L1 pool + {SHM_MARGIN_PERCENT} %"
     if spec.device == "cpu":
@@ -91,7 +95,12 @@ def shared_memory_bytes(spec: RunSpec) -> tuple[int, str]:
     return size, words
 
 
-def cuda_runtime(spec: RunSpec) -> tuple[int, int] | None:
+def _connector(spec: CommonSpec) -> str:
+    """Return the name of the KV connector of a run; the comparison has but one."""
+    return spec.verify.connector if isinstance(spec, VerifySpec) else MULTIPROCESS.name
+
+
+def cuda_runtime(spec: CommonSpec) -> tuple[int, int] | None:
     """Return the CUDA runtime in the spec's vLLM wheel, or None for an unlisted version."""
     return CUDA_BY_VLLM.get(".".join(spec.vllm.version.split(".")[:2]))
 

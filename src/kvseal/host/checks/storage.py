@@ -8,10 +8,10 @@ from kvseal.host.checks.outcome import Outcome, gib, judged, undecided
 from kvseal.host.facts import HostFacts
 from kvseal.host.roots import Root
 from kvseal.spec.options import symbols_of
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.runspec import CommonSpec
 
 
-def roots(facts: HostFacts, spec: RunSpec) -> list[Outcome]:
+def roots(facts: HostFacts, spec: CommonSpec) -> list[Outcome]:
     """Each root is, or can be made, a folder to write in; programs run from the cache root."""
     outcomes = []
     for name, fact in facts.roots.items():
@@ -33,15 +33,15 @@ def roots(facts: HostFacts, spec: RunSpec) -> list[Outcome]:
                 problem or found,
                 needed,
                 [
-                    f"set {symbols_of(f'roots.{name}')} to another folder, or give this user "
-                    "the right"
+                    f"set {symbols_of(f'roots.{name}', spec.workflow)} to another folder, or give "
+                    "this user the right"
                 ],
             )
         )
     return outcomes
 
 
-def disk(facts: HostFacts, spec: RunSpec) -> list[Outcome]:
+def disk(facts: HostFacts, spec: CommonSpec) -> list[Outcome]:
     """What a file system has free covers all the roots that lie on it together."""
     wanted = _wanted(facts, spec)
     by_device: dict[int, list[tuple[str, Root]]] = {}
@@ -64,7 +64,7 @@ def disk(facts: HostFacts, spec: RunSpec) -> list[Outcome]:
                 )
             )
             continue
-        options = " or ".join(symbols_of(f"roots.{name}") for name in names)
+        options = " or ".join(symbols_of(f"roots.{name}", spec.workflow) for name in names)
         outcomes.append(
             judged(
                 title,
@@ -77,7 +77,7 @@ def disk(facts: HostFacts, spec: RunSpec) -> list[Outcome]:
     return outcomes
 
 
-def _wanted(facts: HostFacts, spec: RunSpec) -> dict[str, list[tuple[int, str]]]:
+def _wanted(facts: HostFacts, spec: CommonSpec) -> dict[str, list[tuple[int, str]]]:
     """Return for each root what will be written there: bytes and words."""
     cache = []
     if not facts.environment_ready.value:
