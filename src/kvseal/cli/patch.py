@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvseal.errors import OptionError, PrerequisiteError
+from kvseal.spec.options import WORKFLOWS
 
 if TYPE_CHECKING:
     from kvseal.codemods.environment import Environment
@@ -65,9 +66,9 @@ def run(args: argparse.Namespace) -> int:
 def _load_spec(path: Path | None) -> Any:
     if path is None:
         return None
-    from kvseal.spec.runspec import RunSpec
+    from kvseal.spec.runspec import load_spec
 
-    return RunSpec.load(path)
+    return load_spec(path)
 
 
 def _need_libcst() -> None:
@@ -86,13 +87,21 @@ def _apply(args: argparse.Namespace, environment: Environment, spec: Any) -> int
     _need_libcst()
     from kvseal.codemods import patchset, registry
 
-    checkout = None
-    if spec is not None and spec.lmcache.source == "git":
-        checkout = Path(spec.roots.work) / LMCACHE_CHECKOUT
-    chosen = registry.select(args.only, args.without)
+    checkout = wanted = None
+    if spec is not None:
+        if spec.lmcache.source == "git":
+            checkout = Path(spec.roots.work) / LMCACHE_CHECKOUT
+        if not args.only:  # what is named is wanted, whatever the workflow
+            wanted = WORKFLOWS[spec.workflow].codemods
+    chosen = registry.select(args.only, args.without, wanted)
     names = {codemod.name for codemod in chosen}
     left_out = [
-        (codemod.name, "not chosen (--only, --without)")
+        (
+            codemod.name,
+            f"not for the workflow {spec.workflow}"
+            if wanted is not None and codemod.name not in wanted
+            else "not chosen (--only, --without)",
+        )
         for codemod in registry.CODEMODS
         if codemod.name not in names
     ]

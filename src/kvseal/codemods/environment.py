@@ -58,8 +58,7 @@ class Environment:
                 option="--env",
                 value=str(root),
                 expected=f"one {root}/lib/python3*/site-packages, found {len(found)}",
-                remedy="build the environment first (make lmcache-snapkv-build), or name it with "
-                "--env",
+                remedy="build the environment first (the stage build), or name it with --env",
             )
         return cls(root.resolve(), found[0].resolve())
 

