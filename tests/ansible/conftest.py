@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from kvseal.spec import archive
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.runspec import CommonSpec
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 STAND_INS = Path(__file__).parent / "stand_ins"
@@ -51,6 +51,13 @@ def write_wheel(folder: Path, name: str, version: str) -> Path:
     return path
 
 
+VERIFY = {
+    "contract": "mp", "connector": "LMCacheMPConnector", "compare_native": True,
+    "suite": "smoke", "prompt_format": "", "reuse_counts": [1, 3], "max_tokens": 16, "seed": 0,
+    "tenant": "stand-in", "fixture": "", "accept_deviations": [],
+}  # fmt: skip
+
+
 @dataclasses.dataclass
 class Played:
     """How one ansible-playbook ended."""
@@ -72,6 +79,7 @@ class Node:
     root: Path
     spec: dict[str, Any]
     environment: dict[str, str]
+    playbook: str = "playbooks/lmcache-snapkv.yml"
 
     @property
     def work(self) -> Path:
@@ -89,13 +97,21 @@ class Node:
     def spec_file(self) -> Path:
         return self.root / "run-spec.json"
 
+    def verify(self) -> Node:
+        """Turn to the workflow kv-reuse."""
+        for section in ("workload", "snapkv"):
+            del self.spec[section]
+        self.spec |= {"workflow": "kv-reuse", "verify": dict(VERIFY)}
+        self.playbook = "playbooks/kv-reuse.yml"
+        return self
+
     def save(self) -> None:
-        RunSpec.from_json(self.spec)
+        CommonSpec.from_json(self.spec)
         self.spec_file.write_text(json.dumps(self.spec, indent=2) + "\n", encoding="utf-8")
 
     def command(self, *arguments: str) -> list[str]:
         playbook = Path(sys.executable).with_name("ansible-playbook")
-        return [str(playbook), "playbooks/lmcache-snapkv.yml",
+        return [str(playbook), self.playbook,
                 "-e", json.dumps({"run_spec": str(self.spec_file)}), *arguments]  # fmt: skip
 
     def play(self, *arguments: str, **behaviour: str) -> Played:

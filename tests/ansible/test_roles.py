@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -11,10 +12,49 @@ from typing import Any
 import pytest
 import yaml
 
+from kvseal.spec.options import WORKFLOWS
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path for path in (CHECKOUT / "roles").iterdir() if path.is_dir())
-PLAY = yaml.safe_load((CHECKOUT / "playbooks" / "lmcache-snapkv.yml").read_text())[0]
-VARIABLES = yaml.safe_load((CHECKOUT / "playbooks" / "vars" / "lmcache-snapkv.yml").read_text())
+PLAYBOOKS = CHECKOUT / "playbooks"
+
+
+def resolved(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return tasks with those of imported files in the place of the import."""
+    found: list[dict[str, Any]] = []
+    for entry in entries:
+        file = entry.get("ansible.builtin.import_tasks")
+        found += resolved(yaml.safe_load((PLAYBOOKS / file).read_text())) if file else [entry]
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Play:
+    """A workflow's play with what it imports, and its variables."""
+
+    workflow: str
+
+    @property
+    def text(self) -> str:
+        shared = [path.read_text() for path in sorted((PLAYBOOKS / "tasks").glob("*.yml"))]
+        return "".join([(PLAYBOOKS / f"{self.workflow}.yml").read_text(), *shared])
+
+    @property
+    def tasks(self) -> list[dict[str, Any]]:
+        (play,) = yaml.safe_load((PLAYBOOKS / f"{self.workflow}.yml").read_text())
+        return resolved(play["tasks"])
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        (play,) = yaml.safe_load((PLAYBOOKS / f"{self.workflow}.yml").read_text())
+        files = [yaml.safe_load((PLAYBOOKS / file).read_text()) for file in play["vars_files"]]
+        assert len({name for file in files for name in file}) == sum(map(len, files))
+        return {name: value for file in files for name, value in file.items()}
+
+
+@pytest.fixture(params=WORKFLOWS)
+def play(request: pytest.FixtureRequest) -> Play:
+    return Play(request.param)
 
 
 def arguments(role: Path) -> dict[str, dict[str, Any]]:
@@ -38,22 +78,25 @@ def test_arguments_are_required_and_named_after_the_role(role: Path) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
-def test_every_argument_is_given_and_used(role: Path) -> None:
+def test_every_argument_is_given_and_used(role: Path, play: Play) -> None:
     text = "".join(path.read_text() for path in tasks(role))
-    given = {name for name in VARIABLES if name.startswith(f"{role.name}_")}
+    given = {name for name in play.variables if name.startswith(f"{role.name}_")}
     declared = set().union(*arguments(role).values())
     assert declared <= given
     assert declared == {name for name in declared if name in text}
 
 
-def test_every_variable_is_of_a_role_or_of_the_play() -> None:
+def test_every_variable_is_of_a_role_or_of_the_play(play: Play) -> None:
     declared = set().union(*(set().union(*arguments(role).values()) for role in ROLES))
-    play = (CHECKOUT / "playbooks" / "lmcache-snapkv.yml").read_text()
-    values = json.dumps(VARIABLES)
-    for name in VARIABLES:
+    values = json.dumps(play.variables)
+    for name in play.variables:
         assert name in declared or re.search(
-            rf"\b{name}\b", play + values.replace(f'"{name}":', "")
+            rf"\b{name}\b", play.text + values.replace(f'"{name}":', "")
         )
+
+
+def test_variables_say_which_workflow_they_are_of(play: Play) -> None:
+    assert play.variables["kvseal_workflow"] == play.workflow
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
@@ -65,19 +108,25 @@ def test_tasks_decide_nothing_and_stay_short(role: Path) -> None:
         assert len(text.splitlines()) <= 90, path
 
 
-def test_every_entry_point_of_the_play_checks_its_arguments() -> None:
-    for task in PLAY["tasks"]:
+def test_no_role_and_no_shared_task_names_a_workflow() -> None:
+    shared = [path for role in ROLES for path in tasks(role)]
+    for path in [*shared, *(PLAYBOOKS / "tasks").glob("*.yml")]:
+        assert not re.search(r"WORKFLOW_KNLP|lmcache-snapkv|kv-reuse", path.read_text()), path
+
+
+def test_every_entry_point_of_the_play_checks_its_arguments(play: Play) -> None:
+    for task in play.tasks:
         include = task.get("ansible.builtin.include_role")
         if include is not None:
             role = CHECKOUT / "roles" / include["name"]
             assert include.get("tasks_from", "main") in arguments(role), include
 
 
-def test_stages_of_make_are_tags_of_the_play() -> None:
-    make = (CHECKOUT / "workflows" / "lmcache_snapkv" / "Makefile").read_text()
-    found = re.search(r"^STAGES := (.*)$", make, re.MULTILINE)
+def test_stages_of_make_are_tags_of_the_play(play: Play) -> None:
+    room = CHECKOUT / "workflows" / play.workflow.replace("-", "_")
+    found = re.search(r"^[A-Z_]+_STAGES := (.*)$", (room / "Makefile").read_text(), re.MULTILINE)
     assert found is not None
     tags: set[str] = set()
-    for task in PLAY["tasks"]:
+    for task in play.tasks:
         tags |= {task["tags"]} if isinstance(task["tags"], str) else set(task["tags"])
     assert {stage.replace("-", "_") for stage in found[1].split()} == tags - {"never"}
