@@ -44,11 +44,19 @@ def is_sound(evidence: Evidence, probe: Probe, key: AnswerKey) -> bool:
     return key in evidence.answers and not list(_answer(evidence, probe, key))
 
 
-def is_cut_short(answer: Event, control: Event) -> bool:
-    """True when `answer` is only a beginning of the control's and did not end by itself."""
-    tokens = answer["token_ids"]
-    whole = answer["finish_reason"] in ENDS and tokens
-    return not whole and list(tokens) == list(control["token_ids"][: len(tokens)])
+def not_comparable(evidence: Evidence, probe: Probe, key: AnswerKey, control: Event) -> str | None:
+    """Return why a difference of this answer from `control` says nothing, None when it does.
+
+    other_prompt: it is no answer to the probe; cut_short: it is a beginning of
+    the control's and did not end by itself.
+    """
+    codes = {found.code for found in _answer(evidence, probe, key)}
+    if "answer.prompt_differs" in codes:
+        return "other_prompt"
+    tokens = evidence.answers[key]["token_ids"]
+    if codes and list(tokens) == list(control["token_ids"][: len(tokens)]):
+        return "cut_short"
+    return None
 
 
 def _answer(evidence: Evidence, probe: Probe, key: AnswerKey) -> Iterator[Reason]:

@@ -25,8 +25,9 @@ class Difference:
 
     A token is None where that answer had ended. `margin` is the distance of the
     control's two best log-probabilities there, None where it is not known.
-    `explanation` is near_tie, second_witness, without_reuse or like_cold; no_control or
-    cut_short where it can't be held against the target; None: nothing explains it.
+    `explanation` is near_tie, second_witness, without_reuse or like_cold; no_control,
+    other_prompt or cut_short where it can't be held against the target; None: nothing
+    explains it.
     """
 
     index: int

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kvseal.checkers.prompt_checks import first_difference
-from kvseal.checkers.verification.answers import check_answers, is_cut_short
+from kvseal.checkers.verification.answers import check_answers, not_comparable
 from kvseal.checkers.verification.controls import Control, control_of
 from kvseal.checkers.verification.differences import (
     Difference,
@@ -27,6 +27,9 @@ from kvseal.checkers.verification.reasons import DIFFERS, Reason, answer_name, r
 from kvseal.records.history import Event
 from kvseal.verdict import merge
 from kvseal.workload.probes import Geometry, Probe
+
+NOT_HELD = ("no_control", "other_prompt", "cut_short")
+"""Explanations of a difference that another reason already speaks of."""
 
 
 @dataclass(frozen=True)
@@ -129,14 +132,15 @@ def _difference(evidence: Evidence, key: AnswerKey, control: Control) -> Differe
     )
     if found is not None and control.problem is not None:
         return replace(found, explanation="no_control")
-    if found is not None and is_cut_short(answer, control.answer):
-        return replace(found, explanation="cut_short")
-    return found
+    if found is not None:
+        why = not_comparable(evidence, evidence.plan.probes[key.probe], key, control.answer)
+        return found if why is None else replace(found, explanation=why)
+    return None
 
 
 def _judged(evidence: Evidence, key: AnswerKey, found: Difference) -> Iterator[Reason]:
     """Yield the reason for one difference, unless another reason already says it all."""
-    if found.explanation in ("no_control", "cut_short"):
+    if found.explanation in NOT_HELD:
         return
     yield reason(
         DIFFERS if found.explanation is None else f"difference.{found.explanation}",

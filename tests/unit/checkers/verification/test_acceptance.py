@@ -150,3 +150,33 @@ def test_equal_is_asserted_and_null_is_not():
     report = build.report(events)
     assert ("native", BOUNDARY[0].id, 1, "first_difference_control") in named(report)
     assert ("native", BOUNDARY[0].id, None, "verdict") not in named(report)
+
+
+def test_probes_are_told_apart_by_format_and_reuse_count():
+    """Two of one length and format, and one that may be of either: each finds its own."""
+    probes = [
+        build.probe(511, 2, shape="raw"),
+        build.probe(511, 1, shape="chat"),
+        build.probe(511, 1, shape="raw"),
+    ]
+
+    def expected(hits):
+        return {"native": {"verdict": "pass", "cached_tokens": hits,
+                           "first_difference_control": None}}  # fmt: skip
+
+    fixture = {
+        "schema": "kvseal.verification-fixture.v1", "name": "f", "model": "any",
+        "recorded": {"machine": "m", "date": None, "versions": {}},
+        "targets": {"native": "pass"}, "exit_status": 0,
+        "probes": [
+            {"tokens": 511, "reuse_count": 1, "format": None, "expected": expected([0, 496])},
+            {"tokens": 511, "reuse_count": 1, "format": "chat", "expected": expected([0, 496])},
+            {"tokens": 511, "reuse_count": 2, "format": None, "expected": expected([0, 496, 496])},
+        ],
+    }  # fmt: skip
+    events = build.passing_events(
+        probes, ["native"], suite="acceptance", fixture={"document": fixture}
+    )
+    report = build.report(events)
+    assert report["exit_status"] == 0
+    assert report["acceptance"] == {"fixture": "f", "matched": True, "differences": []}

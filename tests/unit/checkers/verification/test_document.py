@@ -425,6 +425,37 @@ def test_an_answer_that_was_cut_off_is_no_difference_unless_its_tokens_are():
     assert codes(ended) == {DIFFERS}
 
 
+def test_an_answer_shorter_than_asked_for_was_cut_off_whatever_it_says():
+    report = judged(at("lmcache", ONCE, "reuse", 1, 11, 12, finish_reason="length"))
+    assert codes(report) == {"answer.length"}
+    answer = build.result(report, "lmcache", ONCE)["answers"][1]
+    assert answer["difference"]["explanation"] == "cut_short"
+
+
+def test_an_answer_to_other_tokens_is_not_held_against_the_target():
+    report = judged(at("lmcache", ONCE, "reuse", 1, 9, 9, 9, 9, prompt_token_ids_sha256="a" * 64))
+    assert codes(report) == {"answer.prompt_differs"}
+    assert report["verdict"] == "INCONCLUSIVE"
+    answer = build.result(report, "lmcache", ONCE)["answers"][1]
+    assert answer["difference"]["explanation"] == "other_prompt"
+
+
+def test_a_control_that_was_cut_off_is_no_drift():
+    report = judged(at("control", TINY, "control", 1, 11, finish_reason="abort"))
+    assert codes(report) == {"answer.unfinished", "probe.no_control"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        move("answer", key("native", ONCE, "cold", 0), "target_started", {"target": "native"}),
+        move("answer", key("lmcache", TINY, "reuse", 1), "verification_finished", {}),
+    ],
+)
+def test_an_answer_outside_the_life_of_its_engine_is_out_of_order(change):
+    assert codes(judged(change)) == {"answer.out_of_order"}
+
+
 def test_a_control_that_ends_by_itself_is_compared_like_any_other():
     def change(events):
         for event in events:
@@ -538,6 +569,11 @@ def test_each_failure_is_told_and_outranks_any_number_of_unknowns():
 )
 def test_a_control_must_have_ended_before_a_target_begins(change):
     assert {"target.overlaps"} <= codes(judged(change))
+
+
+def test_what_is_asked_must_be_fixed_before_anything_is():
+    late = move("manifest", {}, "target_finished", {"target": "control"})
+    assert codes(judged(late)) == {"run.out_of_order"}
 
 
 def test_a_control_after_the_targets_is_out_of_place():
