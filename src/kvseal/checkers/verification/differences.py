@@ -7,6 +7,10 @@ the control itself was nearly tied there and the answer took its second choice;
 native prefix caching in the same run takes the same token; the target's own
 cold answer, which reused nothing, differs in the same way; or the answer itself
 reused nothing. An explained difference is still no pass.
+
+Equal tokens alone are a blunt witness: a few greedy tokens survive much damage.
+So log-probabilities along them are compared too, and an answer whose moved by
+more than rounding moves them is no pass, and no near-tie, either.
 """
 
 from __future__ import annotations
@@ -17,6 +21,12 @@ from typing import Any
 
 from kvseal.checkers.prompt_checks import NEAR_TIE_MARGINS, first_difference
 from kvseal.records.history import Event
+
+LOGPROB_BOUNDS = {"float32": 0.01, "float16": 0.1, "bfloat16": 0.5}
+"""How far reuse may move the log-probability of a token that both answers took.
+Source: docs/evidence/verify-h200: 158 equal answers from sound reuse in float16 moved by 0.018
+at most, 16 equal ones from corrupted KV by 0.27 at least; 1e-5 in float32 on a CPU; in bfloat16
+0.115 between two sound implementations (docs/evidence/h200)."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,7 @@ def largest_logprob_difference(answer: Event, control: Event) -> float | None:
     """Return how far the log-probabilities of equal tokens are apart, at most.
 
     Taken over the tokens before the first difference for which both answers
-    have a log-probability; None where there is none. It is told, never judged.
+    have a log-probability; None where there is none.
     """
     index = first_difference(control["token_ids"], answer["token_ids"])
     steps = len(control["token_ids"]) if index is None else index
@@ -91,6 +101,13 @@ def largest_logprob_difference(answer: Event, control: Event) -> float | None:
         if ours is not None and theirs is not None
     ]
     return max(distances, default=None)
+
+
+def moved(answer: Event, control: Event, dtype: str) -> float | None:
+    """Return `largest_logprob_difference` where rounding in `dtype` can't explain it, else None."""
+    largest = largest_logprob_difference(answer, control)
+    bound = LOGPROB_BOUNDS.get(dtype)
+    return largest if largest is not None and bound is not None and largest > bound else None
 
 
 def _explain(
@@ -110,7 +127,7 @@ def _explain(
 
     if answer["kind"] == "cold" and answer["cached_tokens"] == 0:
         return "without_reuse"
-    if _near_tie(control, answer, index, dtype):
+    if moved(answer, control, dtype) is None and _near_tie(control, answer, index, dtype):
         return "near_tie"
     if any(alike(witness) for witness in witnesses):
         return "second_witness"

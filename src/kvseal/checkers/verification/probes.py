@@ -16,9 +16,11 @@ from kvseal.checkers.prompt_checks import first_difference
 from kvseal.checkers.verification.answers import check_answers, not_comparable
 from kvseal.checkers.verification.controls import Control, control_of
 from kvseal.checkers.verification.differences import (
+    LOGPROB_BOUNDS,
     Difference,
     difference,
     largest_logprob_difference,
+    moved,
 )
 from kvseal.checkers.verification.evidence import Evidence
 from kvseal.checkers.verification.hits import check_hits, expected_hits
@@ -88,6 +90,8 @@ def judge_probe(
             if found is not None:
                 differences[key] = found
                 reasons += _judged(evidence, key, found)
+            else:
+                reasons += _hidden(evidence, key, control)
     expected = {key: expected_hits(target, probe, key.kind, geometry) for key in keys}
     reused = any(
         expected[key] and evidence.answers[key]["cached_tokens"] == expected[key]
@@ -153,6 +157,24 @@ def _judged(evidence: Evidence, key: AnswerKey, found: Difference) -> Iterator[R
         margin="an unknown distance" if found.margin is None else f"{found.margin:.3g}",
         dtype=evidence.request.dtype,
     )
+
+
+def _hidden(evidence: Evidence, key: AnswerKey, control: Control) -> Iterator[Reason]:
+    """Yield a reason where equal tokens hide that they were computed from something else."""
+    dtype = evidence.request.dtype
+    if control.answer is None or control.problem is not None:
+        return
+    distance = moved(evidence.answers[key], control.answer, dtype)
+    if distance is not None:
+        yield reason(
+            "difference.hidden",
+            target=key.target,
+            probe=key.probe,
+            answer=answer_name(key.kind, key.repetition),
+            moved=f"{distance:.3g}",
+            bound=LOGPROB_BOUNDS[dtype],
+            dtype=dtype,
+        )
 
 
 def answer_json(

@@ -84,6 +84,10 @@ REASONS: dict[str, str] = {
         "{answer} takes {token} instead of {control} at token {index}, as the cold answer did, "
         "which reused nothing"
     ),
+    "difference.hidden": (
+        "{answer} has the control's tokens, but their log-probabilities moved by {moved}, where "
+        "rounding in {dtype} moves them by {bound} at most: it was not made from the same KV"
+    ),
     DIFFERS: (
         "{answer} takes {token} instead of {control} at token {index} (the control's two best are "
         "{margin} apart there)"
