@@ -9,8 +9,9 @@ cold answer, which reused nothing, differs in the same way; or the answer itself
 reused nothing. An explained difference is still no pass.
 
 Equal tokens alone are a blunt witness: a few greedy tokens survive much damage.
-So log-probabilities along them are compared too, and an answer whose moved by
-more than rounding moves them is no pass, and no near-tie, either.
+So log-probabilities along them are compared too. An answer that moved them by
+more than rounding does is no pass, and no other answer excuses what it differs
+in: it is like none of them, even where its token is.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from kvseal.records.history import Event
 
 LOGPROB_BOUNDS = {"float32": 0.01, "float16": 0.1, "bfloat16": 0.5}
 """How far reuse may move the log-probability of a token that both answers took.
-Source: docs/evidence/verify-h200: 158 equal answers from sound reuse in float16 moved by 0.018
-at most, 16 equal ones from corrupted KV by 0.27 at least; 1e-5 in float32 on a CPU; in bfloat16
+Source: docs/evidence/verify-h200: 178 equal answers from sound reuse in float16 moved by 0.0181
+at most, 16 equal ones from wrong KV by 0.27 at least; 1e-5 in float32 on a CPU; in bfloat16
 0.115 between two sound implementations (docs/evidence/h200)."""
 
 
@@ -103,9 +104,12 @@ def largest_logprob_difference(answer: Event, control: Event) -> float | None:
     return max(distances, default=None)
 
 
-def moved(answer: Event, control: Event, dtype: str) -> float | None:
-    """Return `largest_logprob_difference` where rounding in `dtype` can't explain it, else None."""
-    largest = largest_logprob_difference(answer, control)
+def moved(answer: Event, other: Event, dtype: str) -> float | None:
+    """Return `largest_logprob_difference` where rounding in `dtype` can't explain it, else None.
+
+    None, too, for a dtype without a bound and where log-probabilities are not known.
+    """
+    largest = largest_logprob_difference(answer, other)
     bound = LOGPROB_BOUNDS.get(dtype)
     return largest if largest is not None and bound is not None and largest > bound else None
 
@@ -121,9 +125,11 @@ def _explain(
 ) -> str | None:
     def alike(other: Event) -> bool:
         """The other answer parts from the control at the same place, by the same token."""
-        return first_difference(control["token_ids"], other["token_ids"]) == index and token_at(
-            other, index
-        ) == token_at(answer, index)
+        return (
+            first_difference(control["token_ids"], other["token_ids"]) == index
+            and token_at(other, index) == token_at(answer, index)
+            and moved(answer, other, dtype) is None
+        )
 
     if answer["kind"] == "cold" and answer["cached_tokens"] == 0:
         return "without_reuse"

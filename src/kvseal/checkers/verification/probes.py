@@ -161,8 +161,10 @@ def _judged(evidence: Evidence, key: AnswerKey, found: Difference) -> Iterator[R
 
 def _hidden(evidence: Evidence, key: AnswerKey, control: Control) -> Iterator[Reason]:
     """Yield a reason where equal tokens hide that they were computed from something else."""
-    dtype = evidence.request.dtype
+    dtype, probe = evidence.request.dtype, evidence.plan.probes[key.probe]
     if control.answer is None or control.problem is not None:
+        return
+    if not_comparable(evidence, probe, key, control.answer) == "other_prompt":
         return
     distance = moved(evidence.answers[key], control.answer, dtype)
     if distance is not None:

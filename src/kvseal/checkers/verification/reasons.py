@@ -86,7 +86,7 @@ REASONS: dict[str, str] = {
     ),
     "difference.hidden": (
         "{answer} has the control's tokens, but their log-probabilities moved by {moved}, where "
-        "rounding in {dtype} moves them by {bound} at most: it was not made from the same KV"
+        "rounding in {dtype} moves them by {bound} at most, so these tokens do not show equal KV"
     ),
     DIFFERS: (
         "{answer} takes {token} instead of {control} at token {index} (the control's two best are "

@@ -143,6 +143,11 @@ def give(event: dict[str, Any], *token_ids: int, **fields: Any) -> None:
     event.update({"token_ids": list(token_ids), "top2": top2(token_ids)} | fields)
 
 
+def shift(event: dict[str, Any], distance: float) -> None:
+    """Move both log-probabilities of each step by `distance`, so that no margin changes."""
+    event["top2"] = [[[token, value + distance] for token, value in pair] for pair in event["top2"]]
+
+
 def history(events: Sequence[dict[str, Any]], truncated: bool = False) -> History:
     """`events` as a history, each at its second."""
     return History(

@@ -8,7 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from kvseal.checkers.prompt_checks import NEAR_TIE_MARGINS
-from kvseal.checkers.verification.differences import difference, largest_logprob_difference
+from kvseal.checkers.verification.differences import (
+    LOGPROB_BOUNDS,
+    difference,
+    largest_logprob_difference,
+    moved,
+)
 from kvseal.records.history import Event
 
 build = SimpleNamespace(**runpy.run_path(str(Path(__file__).parent / "builder.py")))
@@ -23,6 +28,13 @@ def answer(*token_ids, kind="reuse", cached=512, second=build.SECOND, **fields):
 
 CONTROL = answer(11, 12, 13, 14, kind="control", cached=0)
 TIED = answer(11, 12, 13, 14, kind="control", cached=0, second=build.FIRST - 0.02)
+
+
+def shifted(event, distance):
+    """The same answer with every log-probability moved, and the same margins."""
+    fields = {**event.fields}
+    build.shift(fields, distance)
+    return Event(0, "", "answer", fields)
 
 
 def found(ours, control=CONTROL, *, cold=None, witnesses=(), dtype="float16"):
@@ -150,3 +162,64 @@ def test_the_largest_distance_of_equal_tokens_is_told():
 )
 def test_where_nothing_is_comparable_there_is_no_distance(ours, control):
     assert largest_logprob_difference(ours, control) is None
+
+
+@pytest.mark.parametrize("dtype", LOGPROB_BOUNDS)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_log_probabilities_may_move_as_far_as_the_dtype_rounds(dtype, sign):
+    bound = LOGPROB_BOUNDS[dtype]
+    assert moved(shifted(CONTROL, sign * 0.99 * bound), CONTROL, dtype) is None
+    far = moved(shifted(CONTROL, sign * 1.01 * bound), CONTROL, dtype)
+    assert far == pytest.approx(1.01 * bound)
+
+
+def test_bounds_and_ties_are_known_for_the_same_dtypes():
+    assert LOGPROB_BOUNDS.keys() == NEAR_TIE_MARGINS.keys()
+    assert LOGPROB_BOUNDS["float32"] < LOGPROB_BOUNDS["float16"] < LOGPROB_BOUNDS["bfloat16"]
+
+
+def test_nothing_is_claimed_without_a_bound_or_without_log_probabilities():
+    assert moved(shifted(CONTROL, 9), CONTROL, "float16") is not None
+    assert moved(shifted(CONTROL, 9), CONTROL, "float8") is None
+    unknown = answer(11, 12, 13, 14, top2=[])
+    assert moved(unknown, CONTROL, "float16") is None
+    assert moved(shifted(CONTROL, 9), unknown, "float16") is None
+
+
+def test_only_tokens_before_the_first_difference_are_looked_at():
+    ours = answer(11, 12, 8, 9)
+    ours["top2"][2][0][1] = ours["top2"][3][0][1] = 9.0
+    assert moved(ours, CONTROL, "float16") is None
+    ours["top2"][1][0][1] = 9.0
+    assert moved(ours, CONTROL, "float16") == 9.5
+
+
+FAR, NEAR = 2 * LOGPROB_BOUNDS["float16"], LOGPROB_BOUNDS["float16"] / 2
+
+
+@pytest.mark.parametrize(("distance", "explanation"), [(NEAR, "near_tie"), (FAR, None)])
+def test_a_tie_excuses_no_answer_whose_log_probabilities_moved_before_it(distance, explanation):
+    ours = shifted(answer(11, 112, 8, 9), distance)
+    assert found(ours, TIED).explanation == explanation
+
+
+def test_a_tie_at_the_first_token_has_nothing_before_it():
+    assert found(shifted(answer(111, 12, 8, 9), FAR), TIED).explanation == "near_tie"
+
+
+@pytest.mark.parametrize(("distance", "explanation"), [(NEAR, "second_witness"), (FAR, None)])
+def test_a_witness_excuses_only_an_answer_that_is_like_it(distance, explanation):
+    """Native caching took a tie's other side; wrong KV did so too, and is still wrong."""
+    ours = shifted(answer(11, 7, 8, 9), distance)
+    assert found(ours, witnesses=[answer(11, 7, 8, 9)]).explanation == explanation
+
+
+@pytest.mark.parametrize(("distance", "explanation"), [(NEAR, "like_cold"), (FAR, None)])
+def test_a_cold_answer_excuses_only_an_answer_that_is_like_it(distance, explanation):
+    cold = answer(11, 7, 8, 9, kind="cold", cached=0)
+    assert found(shifted(answer(11, 7, 8, 9), distance), cold=cold).explanation == explanation
+
+
+def test_a_witness_that_drifted_itself_still_excuses_what_drifted_with_it():
+    drifted = shifted(answer(11, 7, 8, 9), FAR)
+    assert found(drifted, witnesses=[drifted]).explanation == "second_witness"

@@ -61,6 +61,11 @@ def at(target, probe, kind, repetition=0, *token_ids, **fields):
     return change
 
 
+def shifted(target, probe, kind, repetition=0, by=0.25):
+    """Move the log-probabilities of one answer further than float16 rounds."""
+    return lambda events: build.shift(answer_of(events, target, probe, kind, repetition), by)
+
+
 def both(*changes):
     def change(events):
         for step in changes:
@@ -150,6 +155,7 @@ FAULTS = {
     "difference.without_reuse": at("lmcache", ONCE, "cold", 0, 11, 7, 8, 9),
     "difference.like_cold": both(at("lmcache", ONCE, "cold", 0, 11, 7, 8, 9),
                                  at("lmcache", ONCE, "reuse", 1, 11, 7, 8, 9)),
+    "difference.hidden": shifted("lmcache", ONCE, "reuse", 1),
     DIFFERS: at("lmcache", ONCE, "reuse", 1, 11, 7, 13, 14),
 }  # fmt: skip
 
@@ -538,6 +544,63 @@ def test_a_difference_is_told_with_its_index_tokens_and_margin():
         "reusing answer 1 takes 7 instead of 12 at token 1 (the control's two best are 1 apart "
         "there)"
     )
+
+
+def test_equal_tokens_from_other_kv_are_no_pass_and_no_failure():
+    report = judged(FAULTS["difference.hidden"])
+    answer = build.result(report, "lmcache", ONCE)["answers"][1]
+    assert answer["equal_control"] is True
+    assert answer["difference"] is None
+    assert answer["largest_logprob_difference"] == 0.25
+    (entry,) = report["reasons"]
+    assert entry["text"].startswith("reusing answer 1 has the control's tokens, but")
+    assert "moved by 0.25" in entry["text"]
+    assert "float16 moves them by 0.1 at most" in entry["text"]
+    assert judged(shifted("lmcache", ONCE, "reuse", 1, by=-0.09))["verdict"] == "PASS"
+
+
+@pytest.mark.parametrize("kind", ["cold", "reuse"])
+@pytest.mark.parametrize("target", ["native", "lmcache"])
+def test_every_answer_of_every_target_is_looked_at(target, kind):
+    report = judged(shifted(target, TWICE, kind, 2 if kind == "reuse" else 0))
+    assert [(e["code"], e["target"], e["probe"]) for e in report["reasons"]] == [
+        ("difference.hidden", target, TWICE)
+    ]
+    assert report["exit_status"] == 2
+
+
+@pytest.mark.parametrize(("dtype", "passes"), [("float16", False), ("bfloat16", True)])
+def test_the_bound_is_that_of_the_run_s_dtype(dtype, passes):
+    events = build.passing_events(dtype=dtype)
+    build.shift(answer_of(events, "lmcache", ONCE, "reuse", 1), 0.25)
+    assert (build.report(events)["verdict"] == "PASS") is passes
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [set_in("verification_started", "request", dtype="float8")],
+        [at("lmcache", ONCE, "reuse", 1, top2=[])],
+        [at("control", ONCE, "control", 0, top2=[])],
+    ],
+    ids=["unknown dtype", "no top2 of the answer", "no top2 of the control"],
+)
+def test_without_a_bound_or_log_probabilities_no_equal_answer_is_doubted(changes):
+    assert judged(FAULTS["difference.hidden"], *changes)["verdict"] == "PASS"
+
+
+def test_a_near_tie_after_log_probabilities_that_moved_is_a_failure():
+    tied = FAULTS["difference.near_tie"]
+    assert judged(tied)["verdict"] == "INCONCLUSIVE"
+    report = judged(tied, shifted("lmcache", ONCE, "reuse", 1))
+    assert codes(report) == {DIFFERS}
+    assert report["exit_status"] == 1
+
+
+def test_a_control_or_prompt_that_is_another_hides_nothing():
+    hidden = FAULTS["difference.hidden"]
+    assert "difference.hidden" not in codes(judged(hidden, FAULTS["control.cached"]))
+    assert codes(judged(hidden, FAULTS["answer.prompt_differs"])) == {"answer.prompt_differs"}
 
 
 def test_an_absent_answer_is_told_from_a_missing_one():
