@@ -24,7 +24,7 @@ OPTION = "--fixture"
 EQUAL = "equal"
 """In place of an index: the answer has to be the control's."""
 VERDICTS = ("pass", "fail", "inconclusive", "control_match")
-KNOWN = ("l4-lmcache-0.5.4",)
+KNOWN = ("l4-lmcache-0.5.4", "h200-lmcache-0.5.4")
 """Fixtures that come with kvseal, by name."""
 
 
@@ -76,15 +76,25 @@ def known_fixture(name: str) -> dict[str, Any]:
 
 
 def load_fixture(path: Path) -> tuple[Fixture, dict[str, Any]]:
-    """Read the fixture file at `path`; return it and its document.
+    """Return the fixture at `path`, and its document.
+
+    `path` may also be the name of a fixture that comes with kvseal; a file of that
+    name wins.
 
     Raises:
         OptionError: naming --fixture, when it can't be read or is none.
     """
+    if str(path) in KNOWN and not path.is_file():
+        document = known_fixture(str(path))
+        return parse_fixture(document), document
     try:
         document = loads_strict(path.read_bytes())
     except OSError as error:
-        raise _wrong(f"the fixture can't be read: {error.strerror}", str(path), "a file") from None
+        raise _wrong(
+            f"the fixture can't be read: {error.strerror}",
+            str(path),
+            f"a file, or {' or '.join(KNOWN)}, which come with kvseal",
+        ) from None
     except EvidenceError as error:
         raise _wrong(f"the fixture is {error.message}", str(path), "a JSON object") from None
     return parse_fixture(document), document

@@ -3,6 +3,7 @@
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,47 @@ def test_a_file_is_read_with_its_document(tmp_path):
     path = tmp_path / "f.json"
     path.write_text(json.dumps(L4))
     assert load_fixture(path) == (parse_fixture(L4), L4)
+
+
+def test_the_h200_fixture_asserts_every_figure_and_names_no_path():
+    document = known_fixture("h200-lmcache-0.5.4")
+    fixture = parse_fixture(document)
+    assert fixture.targets == {"lmcache": "fail", "native": "pass"}
+    shape = [(probe.tokens, probe.reuse_count) for probe in fixture.probes]
+    assert shape == [(511, 1), (512, 1), (513, 1), (1500, 3)]
+    for probe in fixture.probes:
+        assert probe.format == "chat"
+        for expected in probe.expected.values():
+            assert None not in (expected.verdict, *expected.cached_tokens)
+            assert None not in expected.first_difference_control
+    assert fixture.probes[3].expected["lmcache"].first_difference_control == ("equal", 0, 0, 0)
+    assert "/" not in json.dumps(document)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_name_is_enough_for_a_fixture_that_comes_along(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert load_fixture(Path(name))[1] == known_fixture(name)
+    (tmp_path / name).mkdir()
+    assert load_fixture(Path(name))[1] == known_fixture(name)
+
+
+def test_a_file_of_a_known_name_wins(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own = L4 | {"name": "my own"}
+    Path(KNOWN[0]).write_text(json.dumps(own))
+    assert load_fixture(Path(KNOWN[0])) == (parse_fixture(own), own)
+    Path(KNOWN[0]).write_text("{")
+    with pytest.raises(OptionError, match="not valid JSON"):
+        load_fixture(Path(KNOWN[0]))
+
+
+def test_what_is_neither_file_nor_name_is_refused_with_the_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path in (Path("l5"), tmp_path / KNOWN[0]):
+        with pytest.raises(OptionError, match=f"{KNOWN[0]} or {KNOWN[1]}") as caught:
+            load_fixture(path)
+        assert caught.value.option == "--fixture"
 
 
 @pytest.mark.parametrize(
