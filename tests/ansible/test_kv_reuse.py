@@ -86,3 +86,26 @@ def test_messages_of_roles_name_the_verifier_s_symbols(built: Node) -> None:
     played = built.play("--tags", "build")
     assert played.status == 2
     assert "CONFIG_WORKFLOW_KNLP_KV_REUSE_LMCACHE_VERSION = 0.5.5" in played.output
+
+
+def test_a_fixture_s_file_is_brought_and_brought_again_when_edited(built: Node) -> None:
+    fixture = built.root / "figures.json"
+    built.verify().spec["verify"] |= {"suite": "acceptance", "fixture": str(fixture)}
+    for text in ('{"first": 1}', '{"second": 2}'):
+        fixture.write_text(text)
+        assert built.play("--tags", "patch").status == 0
+        assert (built.work / "fixture.json").read_text() == text
+    assert built.play("--tags", "clean").status == 0
+    assert list(built.work.iterdir()) == []
+
+
+def test_a_fixture_s_name_needs_no_file_and_a_missing_file_is_named(built: Node) -> None:
+    built.verify().spec["verify"] |= {"suite": "acceptance", "fixture": "l4-lmcache-0.5.4"}
+    assert built.play("--tags", "patch").status == 0
+    assert not (built.work / "fixture.json").exists()
+
+    built.spec["verify"]["fixture"] = str(built.root / "missing.json")
+    played = built.play("--tags", "patch")
+    assert played.status == 2
+    assert "the acceptance fixture is not a file on this machine" in played.output
+    assert f"CONFIG_WORKFLOW_KNLP_KV_REUSE_FIXTURE = {built.root / 'missing.json'}" in played.output

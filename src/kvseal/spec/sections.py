@@ -119,7 +119,8 @@ class Verify:
 
     `contract` is an evidence contract, `connector` a KV connector or "none".
     `prompt_format` is "raw", "chat", "both" or empty for the suite's own.
-    `fixture` is an absolute path on the node, or empty.
+    `fixture` is an absolute path on the controller, whose file the node has as
+    `fixture.json` in the work folder; or the name of one that comes with kvseal; or empty.
     """
 
     contract: str

@@ -166,9 +166,15 @@ def _verify(
         max_tokens=value["MAX_TOKENS"],
         seed=value["SEED"],
         tenant=value["TENANT"],
-        fixture=_absolute(value["FIXTURE"], around.checkout),
+        fixture=_fixture(value["FIXTURE"], around.checkout),
         accept_deviations=_names(value["ACCEPT_DEVIATIONS"]),
     )
+
+
+def _fixture(text: str, checkout: Path) -> str:
+    """Return the name of a fixture as it is, and a file's absolute path."""
+    named = "/" not in text and not text.endswith(".json")
+    return text if named else _absolute(text, checkout)
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -69,9 +69,15 @@ def test_lists_are_read_from_text(verify_with):
     assert verify.accept_deviations == ("torch", "vllm-files")
 
 
-def test_a_fixture_starts_at_the_checkout(verify_with, around):
-    acceptance = {"SUITE": "acceptance", "FIXTURE": "fixtures/a.json"}
-    assert verify_with(**acceptance).verify.fixture == str(around.checkout / "fixtures/a.json")
+@pytest.mark.parametrize("path", ["fixtures/a.json", "a.json", "fixtures/a"])
+def test_a_fixture_s_path_starts_at_the_checkout(verify_with, around, path):
+    acceptance = {"SUITE": "acceptance", "FIXTURE": path}
+    assert verify_with(**acceptance).verify.fixture == str(around.checkout / path)
+
+
+def test_a_fixture_s_name_stays_one(verify_with):
+    acceptance = {"SUITE": "acceptance", "FIXTURE": "l4-lmcache-0.5.4"}
+    assert verify_with(**acceptance).verify.fixture == "l4-lmcache-0.5.4"
 
 
 def test_nvidia_profile(profile, around):

@@ -3,7 +3,8 @@
 
 A run spec has no file of LMCache settings: for a connector inside the engine
 they are written here, from the spec's chunk and memory size, into the work
-folder. Called by `kvseal verify --spec`.
+folder. A fixture's file was put there by the role kvseal_node. Called by
+`kvseal verify --spec`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kvseal.spec.runspec import VerifySpec
 from kvseal.spec.verify_request import VerifyRequest
 
 SETTINGS = "lmcache.yaml"
+FIXTURE = "fixture.json"
 
 
 def request_of(spec: VerifySpec) -> VerifyRequest:
@@ -41,7 +43,7 @@ def request_of(spec: VerifySpec) -> VerifyRequest:
         lmcache_config=_settings(spec) if in_process else None,
         compare_native=verify.compare_native,
         native_prefix_caching=None,
-        fixture=Path(verify.fixture) if verify.fixture else None,
+        fixture=_fixture(spec),
         suite=verify.suite,
         prompt_format=verify.prompt_format or None,
         reuse_counts=verify.reuse_counts,
@@ -57,6 +59,14 @@ def request_of(spec: VerifySpec) -> VerifyRequest:
         accepted_deviations=verify.accept_deviations,
         visible_devices=vllm.visible_devices if spec.device == "cuda" else None,
     )
+
+
+def _fixture(spec: VerifySpec) -> Path | None:
+    """Where this machine has the fixture's file; a name stays a name."""
+    named = spec.verify.fixture
+    if named.startswith("/"):
+        return Path(spec.roots.work) / FIXTURE
+    return Path(named) if named else None
 
 
 def _settings(spec: VerifySpec) -> Path:
