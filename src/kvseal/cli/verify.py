@@ -13,8 +13,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kvseal.errors import OptionError
+from kvseal.errors import EvidenceError, OptionError
 from kvseal.spec import contracts, verify_request
+from kvseal.spec.runspec import VerifySpec
 from kvseal.spec.verify_request import VerifyRequest
 
 
@@ -130,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
     """Verify, print the summary; return the exit status of the report."""
     from kvseal.cli.execution import prepare_verifier
 
-    request = _from_spec(args) if args.spec is not None else _from_options(args)
+    spec, request = _from_spec(args) if args.spec is not None else (None, _from_options(args))
     verify_request.check(request)
     prepare_verifier()
     from kvseal.drivers.verify import evidence, preflight
@@ -143,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
     if places is None:
         print(json.dumps(prepared.dry_run(), indent=2, ensure_ascii=False))
         return 0
-    report = verify(prepared, places)
+    report = verify(prepared, places, spec=spec)
     return _shown(report, places.report)
 
 
@@ -163,7 +164,13 @@ def _from_options(args: argparse.Namespace) -> VerifyRequest:
         if not value:
             raise OptionError("a required option is missing", option=option, remedy=remedy)
     if args.out is not None:
-        raise OptionError("--out goes with --spec", option="--out", value=str(args.out))
+        raise OptionError(
+            "only a run spec's run has a run folder",
+            option="--out",
+            value=str(args.out),
+            expected="--out with --spec, --report without",
+            remedy="leave it out",
+        )
     _refuse_extras(args)
     return VerifyRequest(
         model=args.model,
@@ -209,27 +216,23 @@ def _refuse_extras(args: argparse.Namespace) -> None:
         return
     from kvseal.canonical import loads_strict
 
+    value: object
     try:
-        extra = loads_strict(path.read_bytes())
-    except OSError as error:
-        raise OptionError(
-            f"extra configuration can't be read: {error.strerror}",
-            option="--kv-connector-extra-config",
-            value=str(path),
-        ) from None
-    if extra != {}:
+        value = loads_strict(path.read_bytes())
+    except (OSError, EvidenceError) as error:
+        value = f"{path}: {error}"
+    if value != {}:
         raise OptionError(
             "no evidence contract covers extra configuration of a connector",
             option="--kv-connector-extra-config",
-            value=extra,
-            expected="nothing, or an empty object",
+            value=value,
+            expected="no such option, or an empty object",
             remedy="leave it out",
         )
 
 
-def _from_spec(args: argparse.Namespace) -> VerifyRequest:
+def _from_spec(args: argparse.Namespace) -> tuple[VerifySpec, VerifyRequest]:
     from kvseal.drivers.verify.from_spec import request_of
-    from kvseal.spec.runspec import VerifySpec
 
     if args.out is None and not args.dry_run:
         raise OptionError("--spec needs a run folder", option="--out", remedy="name a new folder")
@@ -238,4 +241,5 @@ def _from_spec(args: argparse.Namespace) -> VerifyRequest:
             raise OptionError(
                 "a run spec says everything", option=option, value=str(value), remedy="leave it out"
             )
-    return request_of(VerifySpec.load(args.spec))
+    spec = VerifySpec.load(args.spec)
+    return spec, request_of(spec)

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A verification from its request to the last line of its history."""
+"""A verification from its request to the last line of its history.
+
+Beside what the engines' answers make of it the evidence holds what it started
+from: probe manifest, environment, LMCache's settings, and the run spec where
+there is one.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +19,21 @@ from kvseal.drivers.verify.preflight import Prepared, host_facts
 from kvseal.process import Interrupts, shielded
 from kvseal.records import verification
 from kvseal.records.places import Places
+from kvseal.spec.runspec import VerifySpec
+
+SPEC = "spec.json"
 
 
 def run(
-    prepared: Prepared, places: Places, *, before_reuse: BeforeReuse | None = None
+    prepared: Prepared,
+    places: Places,
+    *,
+    spec: VerifySpec | None = None,
+    before_reuse: BeforeReuse | None = None,
 ) -> dict[str, Any]:
     """Run `prepared`, keep its evidence at `places`, and return the report.
+
+    `spec` is what `prepared` was made from, None where that was options.
 
     Raises:
         KvsealError, Interrupted: whatever ended it; the report then says so too.
@@ -29,7 +43,10 @@ def run(
     with Interrupts():
         try:
             with recorded(places, run_id) as evidence:
-                _record_start(prepared, evidence.places, evidence.history)
+                if spec is not None:
+                    # First of all: a run folder that was killed is still known by it.
+                    store.write_text(places.folder / SPEC, spec.dumps())
+                _record_start(prepared, places, evidence.history)
                 evidence.refresh()
                 verify(prepared, evidence, before_reuse=before_reuse)
         finally:
@@ -42,8 +59,9 @@ def run(
 
 
 def _record_start(prepared: Prepared, places: Places, history: Any) -> None:
-    manifest = prepared.manifest()
+    manifest, environment = prepared.manifest(), prepared.environment_json()
     store.write_json(places.folder / "manifest.json", manifest)
+    store.write_json(places.folder / "environment.json", environment)
     if prepared.settings is not None:
         store.write_text(places.folder / "lmcache.yaml", prepared.settings.text)
     history.append(
@@ -68,4 +86,4 @@ def _record_start(prepared: Prepared, places: Places, history: Any) -> None:
             },
         )
     )
-    history.append(verification.environment(details=prepared.environment_json()))
+    history.append(verification.environment(details=environment))
