@@ -18,14 +18,11 @@ from kvseal.models.directory import MODEL_OPTION, ModelDirectory, hash_files
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-def fetch_from_hub(name: str, revision: str, *, option: str = MODEL_OPTION) -> ModelDirectory:
-    """Return the snapshot of `name` at commit `revision`, downloading what is missing.
-
-    `option` is what named it; the one for its revision is told from that.
+def refuse_mutable(revision: str, *, option: str) -> None:
+    """Refuse a revision that can name other files tomorrow.
 
     Raises:
-        OptionError: when `revision` is not a 40-character commit.
-        PrerequisiteError: when the snapshot can't be had.
+        OptionError: it is not a 40-character commit.
     """
     if not COMMIT.fullmatch(revision):
         raise OptionError(
@@ -35,6 +32,18 @@ def fetch_from_hub(name: str, revision: str, *, option: str = MODEL_OPTION) -> M
             expected="a 40-character commit",
             remedy="look the commit up on the model's page and set it",
         )
+
+
+def fetch_from_hub(name: str, revision: str, *, option: str = MODEL_OPTION) -> ModelDirectory:
+    """Return the snapshot of `name` at commit `revision`, downloading what is missing.
+
+    `option` is what named it; the one for its revision is told from that.
+
+    Raises:
+        OptionError: when `revision` is not a 40-character commit.
+        PrerequisiteError: when the snapshot can't be had.
+    """
+    refuse_mutable(revision, option=option)
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 

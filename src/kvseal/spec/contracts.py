@@ -98,7 +98,7 @@ class Contract:
             option="--kv-connector",
             value=name,
             expected=" or ".join([*(c.name for c in self.connectors), NO_CONNECTOR]),
-            remedy=f"--evidence-contract {others[0]}" if others else None,
+            remedy=f"--evidence-contract {others[0]}" if others else "name one of these",
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -170,5 +170,6 @@ def find(name: str) -> Contract:
             option="--evidence-contract",
             value=name,
             expected=" or ".join(CONTRACTS),
+            remedy="name one of these",
         )
     return CONTRACTS[name]

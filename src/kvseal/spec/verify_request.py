@@ -185,6 +185,7 @@ def _choices(request: VerifyRequest) -> Iterator[OptionError]:
                 option=option,
                 value=value,
                 expected=" or ".join(str(choice) for choice in known if choice),
+                remedy="name one of these",
             )
     if not TENANT.fullmatch(request.tenant):
         yield OptionError(
@@ -192,6 +193,7 @@ def _choices(request: VerifyRequest) -> Iterator[OptionError]:
             option="--tenant",
             value=request.tenant,
             expected="1 to 64 letters, digits, dots, dashes and underscores",
+            remedy="for example team-a",
         )
 
 
@@ -206,7 +208,11 @@ def _numbers(request: VerifyRequest) -> Iterator[OptionError]:
     ):
         if value is not None and value < least:
             yield OptionError(
-                "number too small", option=option, value=value, expected=f"{least} or more"
+                "number too small",
+                option=option,
+                value=value,
+                expected=f"{least} or more",
+                remedy="raise it",
             )
     if request.block_size > 0 and (request.chunk_size or 0) % request.block_size:
         yield OptionError(
@@ -281,6 +287,7 @@ def _acceptance(
             option="--suite",
             value="acceptance",
             expected="--kv-connector with a connector, and --compare-native",
+            remedy="add what is missing, or choose another suite",
         )
     if request.reuse_counts != DEFAULT_REUSE_COUNTS or request.prompt_format is not None:
         yield OptionError(

@@ -39,6 +39,7 @@ def beside(report: Path) -> Places:
             option="--report",
             value=str(report),
             expected="a name that does not end in .evidence",
+            remedy="for example report.json",
         )
     for path, what in ((report, "report"), (places.folder, "evidence folder")):
         if path.exists() or path.is_symlink():

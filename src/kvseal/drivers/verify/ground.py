@@ -50,6 +50,7 @@ def stand_on(contract: Contract, *, uses_lmcache: bool, accepted: tuple[str, ...
             option="--evidence-contract",
             value=platform.system(),
             expected="Linux",
+            remedy="verify on Linux",
         )
     device = _device(contract)
     distribution, version = contract.vllm[device]

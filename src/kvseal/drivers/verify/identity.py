@@ -12,10 +12,29 @@ from typing import Any
 
 from kvseal.errors import OptionError
 from kvseal.models.directory import ModelDirectory, read_directory
-from kvseal.models.hub import fetch_from_hub
+from kvseal.models.hub import fetch_from_hub, refuse_mutable
 
 MODEL_FILES = ("config.json", "*.safetensors")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+
+
+def refuse(name: str, revision: str, *, option: str) -> None:
+    """Refuse, before anything is read, a directory that is not there or a revision that can change.
+
+    Raises:
+        OptionError: either.
+    """
+    if Path(name).expanduser().is_dir():
+        return
+    if name.startswith(("/", "./", "../", "~")):
+        raise OptionError(
+            "no such directory",
+            option=option,
+            value=name,
+            expected="a model directory",
+            remedy="correct the path, or name a hub repository and its commit",
+        )
+    refuse_mutable(revision, option=option)
 
 
 def resolve(
@@ -30,12 +49,9 @@ def resolve(
         OptionError: the revision can change, is another directory's, or files are missing.
         PrerequisiteError: the hub's snapshot can't be had.
     """
+    refuse(name, revision, option=option)
     path = Path(name).expanduser()
     if not path.is_dir():
-        if name.startswith(("/", "./", "../", "~")):
-            raise OptionError(
-                "no such directory", option=option, value=name, expected="a model directory"
-            )
         found = fetch_from_hub(name, revision, option=option)
         read_directory(found.path, required=required, option=option, remedy=remedy)
         return found

@@ -106,10 +106,15 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
             option=OPTION,
             value=str(path),
             expected="a readable YAML file",
+            remedy="one line is enough: chunk_size: 256",
         ) from None
     except yaml.YAMLError as error:
         raise OptionError(
-            f"LMCache's settings are not YAML: {error}", option=OPTION, value=str(path)
+            f"LMCache's settings are not YAML: {error}",
+            option=OPTION,
+            value=str(path),
+            expected="lines like chunk_size: 256",
+            remedy="correct the file",
         ) from None
     if values is None:
         values = {}
@@ -119,6 +124,7 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
             option=OPTION,
             value=str(path),
             expected="lines like chunk_size: 256",
+            remedy="correct the file",
         )
     return text, values
 
@@ -167,6 +173,7 @@ def _refuse_lost(path: Path, values: Mapping[str, Any], effective: Mapping[str, 
                 option=OPTION,
                 value=f"{path}: {key}: {value!r}",
                 expected="a value of the kind that this setting takes",
+                remedy="correct the value or take the line out",
             )
     if type(effective["chunk_size"]) is not int or effective["chunk_size"] < 1:
         raise OptionError(
@@ -174,6 +181,7 @@ def _refuse_lost(path: Path, values: Mapping[str, Any], effective: Mapping[str, 
             option=OPTION,
             value=effective["chunk_size"],
             expected="chunk_size: a positive number of tokens",
+            remedy="correct chunk_size in the file, or LMCACHE_CHUNK_SIZE",
         )
 
 

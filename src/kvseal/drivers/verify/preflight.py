@@ -147,6 +147,8 @@ def prepare(request: VerifyRequest) -> Prepared:
         OptionError, PrerequisiteError: the first thing that stands in the way.
     """
     check(request)
+    identity.refuse(request.model, request.model_revision, option="--model")
+    identity.refuse(request.tokenizer, request.tokenizer_revision, option="--tokenizer")
     contract, connector = request.evidence_contract, request.connector
     fixture, document = (None, None) if request.fixture is None else load_fixture(request.fixture)
     ground = stand_on(
@@ -238,6 +240,7 @@ def _limit(request: VerifyRequest, model: ModelDirectory) -> int:
             option="--max-model-len",
             value=request.max_model_len,
             expected=f"at most {own}",
+            remedy="lower it, or leave it out",
         )
     return request.max_model_len
 
