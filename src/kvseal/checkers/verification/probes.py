@@ -89,7 +89,7 @@ def judge_probe(
             found = _difference(evidence, key, control)
             if found is not None:
                 differences[key] = found
-                reasons += _judged(evidence, key, found)
+                reasons += _judged(evidence, key, control, found)
             else:
                 reasons += _hidden(evidence, key, control)
     expected = {key: expected_hits(target, probe, key.kind, geometry) for key in keys}
@@ -142,10 +142,14 @@ def _difference(evidence: Evidence, key: AnswerKey, control: Control) -> Differe
     return None
 
 
-def _judged(evidence: Evidence, key: AnswerKey, found: Difference) -> Iterator[Reason]:
+def _judged(
+    evidence: Evidence, key: AnswerKey, control: Control, found: Difference
+) -> Iterator[Reason]:
     """Yield the reason for one difference, unless another reason already says it all."""
-    if found.explanation in NOT_HELD:
+    if found.explanation in NOT_HELD or control.answer is None:
         return
+    dtype = evidence.request.dtype
+    distance = moved(evidence.answers[key], control.answer, dtype)
     yield reason(
         DIFFERS if found.explanation is None else f"difference.{found.explanation}",
         target=key.target,
@@ -155,7 +159,8 @@ def _judged(evidence: Evidence, key: AnswerKey, found: Difference) -> Iterator[R
         token="no token" if found.token is None else found.token,
         control="no token" if found.control_token is None else found.control_token,
         margin="an unknown distance" if found.margin is None else f"{found.margin:.3g}",
-        dtype=evidence.request.dtype,
+        moved="" if distance is None else f", after log-probabilities moved by {distance:.3g}",
+        dtype=dtype,
     )
 
 

@@ -90,7 +90,7 @@ REASONS: dict[str, str] = {
     ),
     DIFFERS: (
         "{answer} takes {token} instead of {control} at token {index} (the control's two best are "
-        "{margin} apart there)"
+        "{margin} apart there{moved})"
     ),
 }
 

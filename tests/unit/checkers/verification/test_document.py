@@ -595,6 +595,9 @@ def test_a_near_tie_after_log_probabilities_that_moved_is_a_failure():
     report = judged(tied, shifted("lmcache", ONCE, "reuse", 1))
     assert codes(report) == {DIFFERS}
     assert report["exit_status"] == 1
+    # The margin alone would read like a tie, so what speaks against it is told.
+    (entry,) = report["reasons"]
+    assert entry["text"].endswith("0.02 apart there, after log-probabilities moved by 0.25)")
 
 
 def test_a_control_or_prompt_that_is_another_hides_nothing():
