@@ -2,7 +2,7 @@
 """Where a verification's report and its evidence lie, from the path of either.
 
 A report has its evidence in a folder beside it; a run folder holds both. Paths
-only: nothing here looks at a disk but to tell a folder from a file.
+only: nothing here looks at a disk but to see what is there.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ class Places:
 
     @classmethod
     def of(cls, path: Path) -> Places:
-        """Return the places of a run folder, or of a report with its folder beside it."""
+        """Return the places of a run folder, a report, or the evidence folder beside a report.
+
+        The report of an evidence folder is taken to be called .json.
+        """
         if path.is_dir():
-            return cls(path / RESULT, path)
+            beside = path.suffix == SUFFIX and not (path / RESULT).exists()
+            return cls(path.with_suffix(".json") if beside else path / RESULT, path)
         return cls(path, path.with_name(f"{path.stem}{SUFFIX}"))
 
     @property

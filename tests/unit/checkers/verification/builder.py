@@ -13,7 +13,9 @@ from typing import Any
 from kvseal.checkers.verification.document import document
 from kvseal.checkers.verification.hits import expected_hits, expected_server_hits
 from kvseal.records import verification as new
-from kvseal.records.history import Event, History
+from kvseal.records.history import Event, History, HistoryWriter, read_history
+from kvseal.records.places import Places
+from kvseal.store import LineFile, create_run_folder, write_json, write_manifest, write_text
 from kvseal.workload.probes import Geometry, Probe, control_repetitions, planned_generations
 
 GEOMETRY = Geometry(chunk_tokens=256, block_tokens=16, max_model_len=2048)
@@ -174,3 +176,17 @@ def result(found: dict[str, Any], target: str, name: str) -> dict[str, Any]:
     entries = {entry["target"]: entry for entry in (found["control"], *found["targets"])}
     (probe_result,) = [entry for entry in entries[target]["probes"] if entry["probe"] == name]
     return probe_result
+
+
+def keep(places: Places, events: Sequence[dict[str, Any]], *, finished: bool = True) -> Places:
+    """Write a verification as `kvseal verify` leaves it; one not `finished` was killed."""
+    create_run_folder(places.folder)
+    with LineFile(places.history) as lines:
+        writer = HistoryWriter(lines, new.TABLE)
+        for event in events:
+            writer.append(event)
+    write_text(places.logs / "control.log", "INFO\n")
+    write_json(places.report, document(read_history(places.history, new.TABLE)))
+    if finished:
+        write_manifest(places.folder)
+    return places
