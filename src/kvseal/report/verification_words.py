@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kvseal.report.verification_reasons import Report, grouped, listed
 from kvseal.report.words import number
-
-Report = Mapping[str, Any]
 
 BOUNDED = (
     "This is a bounded result, for this model, machine and set of probes; it is no claim about "
@@ -23,6 +22,11 @@ TARGET_NAMES = {
     "lmcache": "LMCache in the engine's process",
     "mp": "LMCache's server",
 }
+FIGURES = {
+    "cached_tokens": "cached tokens",
+    "exit_status": "exit status",
+    "first_difference_control": "first difference from control",
+}
 TARGET_HEADINGS = ("target", "verdict", "probes passed", "answers", "cached tokens when reusing")
 PROBE_HEADINGS = (
     "target", "probe", "verdict", "state", "cached tokens", "first difference from control",
@@ -30,42 +34,33 @@ PROBE_HEADINGS = (
 
 
 def sentence(report: Report) -> str:
-    """Return what the verdict means, in one or two sentences."""
+    """Return what the verdict means, in one or two sentences; BOUNDED says how far it goes."""
     if report["verdict"] == "PASS":
-        names = " and ".join(TARGET_NAMES[target["target"]] for target in report["targets"])
+        names = listed([TARGET_NAMES[target["target"]] for target in report["targets"]])
         return (
             f"Each answer from KV reused by {names} is, token for token, the answer computed with "
-            f"no cache. {BOUNDED}"
+            "no cache."
         )
     if report["verdict"] == "control_only_pass":
-        return f"No reuse was tested: the control alone answered, whole and stably. {BOUNDED}"
-    first = reasons(report)[0]
+        return "No reuse was tested: the control alone answered, whole and stably."
+    first = grouped(report)[0]
     if report["verdict"] == "FAIL":
-        return f"Reused KV gave another answer than computing with no cache: {reason_text(first)}."
+        return (
+            "Reused KV gave another answer than computing with no cache, on "
+            f"{listed(_failed(report))}. The first: {first}."
+        )
     return (
         "This run does not show whether reuse is right, because something that must be known is "
-        f"not: {reason_text(first)}."
+        f"not: {first}."
     )
 
 
-def reasons(report: Report) -> list[Mapping[str, Any]]:
-    """Return the reasons, failures first."""
-    return sorted(report["reasons"], key=lambda entry: entry["verdict"] != "FAIL")
-
-
-def reason_text(reason: Mapping[str, Any]) -> str:
-    """Return a reason with what it is about."""
-    about = ", ".join(filter(None, (reason["target"], reason["probe"])))
-    return f"{about}: {reason['text']}" if about else str(reason["text"])
-
-
-def contract_lines(report: Report) -> list[str]:
-    """Return the contract that the verdict stands on, and each thing to know beside it."""
-    contract = report["contract"]
-    if not contract:
-        return ["evidence contract: unknown"]
-    text = f"evidence contract {contract.get('name')}: {contract.get('statement')}"
-    return [text, *(note["text"] for note in report["notes"])]
+def _failed(report: Report) -> list[str]:
+    return [
+        f"{failed} of {len(target['probes'])} probes of {TARGET_NAMES[target['target']]}"
+        for target in report["targets"]
+        if (failed := sum(probe["verdict"] == "fail" for probe in target["probes"]))
+    ]
 
 
 def target_rows(report: Report) -> list[tuple[str, ...]]:
@@ -120,18 +115,12 @@ def probe_rows(report: Report) -> list[tuple[str, ...]]:
 
 
 def _difference(answer: Mapping[str, Any]) -> str:
-    found = answer["difference"]
     if answer["state"] != "answered":
         return "no answer"
     if answer["equal_control"] is None:
         return "no control"
-    if found is None:
-        return "none"
-    tokens = " not ".join(
-        "end" if token is None else str(token) for token in (found["token"], found["control_token"])
-    )
-    explained = f", {found['explanation'].replace('_', ' ')}" if found["explanation"] else ""
-    return f"at {found['index']} ({tokens}, margin {number(found['margin'])}{explained})"
+    found = answer["difference"]
+    return "none" if found is None else f"at {found['index']}"
 
 
 def acceptance_lines(report: Report) -> list[str]:
@@ -146,7 +135,7 @@ def acceptance_lines(report: Report) -> list[str]:
         about = ", ".join(filter(None, (entry["target"], entry["probe"])))
         place = "" if entry["answer"] is None else f" of answer {entry['answer']}"
         lines.append(
-            f"{about + ': ' if about else ''}{entry['what'].replace('_', ' ')}{place} is "
+            f"{about + ': ' if about else ''}{FIGURES.get(entry['what'], entry['what'])}{place} is "
             f"{entry['found']}, recorded {entry['expected']}"
         )
     return lines
@@ -169,6 +158,7 @@ def setting_rows(report: Report) -> list[tuple[str, str]]:
             )
             if request.get(name) is not None
         ),
+        ("machine", _machine(report)),
         *sorted((environment.get("distributions") or {}).items()),
         ("generations", _generations(report["generations"])),
         ("kvseal", report["kvseal_version"] or "unknown"),
@@ -178,6 +168,15 @@ def setting_rows(report: Report) -> list[tuple[str, str]]:
         (name, ", ".join(map(str, value)) if isinstance(value, list) else str(value))
         for name, value in rows
     ]
+
+
+def _machine(report: Report) -> str:
+    device = (report["control"]["engine"] or {}).get("device")
+    device = device if isinstance(device, Mapping) else {}
+    cpu = (report["host"] or {}).get("cpu_model")
+    name = device.get("name") or (cpu.get("value") if isinstance(cpu, Mapping) else None)
+    capability = device.get("compute_capability") or device.get("capability")
+    return f"{name or 'unknown'}{f', {capability}' if capability else ''}"
 
 
 def _identity(value: Mapping[str, Any]) -> str:

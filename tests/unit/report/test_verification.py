@@ -12,7 +12,7 @@ import pytest
 from kvseal.errors import PrerequisiteError
 from kvseal.records import verification as new
 from kvseal.report import verification_words as words
-from kvseal.report.verification import MAX_REASONS, console, html, markdown
+from kvseal.report.verification import MAX_REASONS, console, html, markdown, page
 
 HERE = Path(__file__).parent
 CHECKERS = HERE.parent / "checkers" / "verification"
@@ -136,14 +136,45 @@ def test_acceptance_is_told_whether_it_matches_or_not(form):
     assert "exit status is 0, recorded 1" in text
 
 
-def test_each_probe_has_its_hits_and_its_difference():
+def test_each_probe_has_its_hits_and_the_place_of_its_difference():
     rows = {row[:2]: row[2:] for row in words.probe_rows(failing())}
     once, tiny = build.PAIR[0].id, build.TINY.id
     assert rows["native", once] == ("pass", "complete", "0, 512", "none, none")
-    assert rows["lmcache", once] == (
-        "fail", "complete", "0, 512", "none, at 1 (7 not 12, margin 1)",
-    )  # fmt: skip
+    assert rows["lmcache", once] == ("fail", "complete", "0, 512", "none, at 1")
     assert rows["lmcache", tiny][1] == "no reuse possible"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_failure_is_told_with_probe_index_tokens_and_margin(form):
+    text = form(failing(), "r")
+    shown = Page(text).text if form is html else text
+    assert "on 3 of 3 probes of LMCache in the engine's process" in shown
+    if form is console:
+        assert "takes 7 instead of 12 at token 1 (the control's two best are 1 apart" in shown
+    elif form is markdown:
+        row = "| FAIL | lmcache | raw-513-x1 | 1 | 1 | 12 | 7 | 1 | 0 | nothing |"
+        assert row in text
+        assert "## Reasons" not in text
+        assert "## Other reasons" not in text
+    else:
+        cells = re.findall(r"<td[^>]*>(?:<span[^>]*>)?([^<]*)", text)
+        start = cells.index("FAIL")
+        assert cells[start : start + 10] == [
+            "FAIL", "lmcache", "raw-513-x1", "1", "1", "12", "7", "1", "0", "nothing",
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_notes_on_how_it_was_stored_stand_at_the_top(form):
+    text = form(passing(), "r", ["the report stops at event 3"])
+    assert text.index("the report stops at event 3") < text.index("240–512")
+
+
+def test_a_page_of_several_has_each_with_its_verdict_first():
+    text = page([(passing(), "one", ()), (failing(), "two", ["a note"])])
+    assert Page(text).text.count("against a cache-disabled control") == 3  # and the title
+    assert text.index("one, 2026") < text.index(">FAIL</span> reused")
+    assert "<title>PASS, FAIL: reused" in text
 
 
 def test_what_is_not_there_is_said_so():
@@ -153,16 +184,6 @@ def test_what_is_not_there_is_said_so():
     rows = {row[:2]: row[2:] for row in words.probe_rows(build.report(events))}
     assert rows["lmcache", build.PAIR[0].id][2:] == ("0, unknown", "none, no answer")
     assert rows["lmcache", build.PAIR[1].id][3] == "no control, no control, no control"
-
-
-def test_an_explained_difference_says_by_what():
-    events = build.passing_events()
-    short = build.answer_of(events, "lmcache", build.PAIR[0].id, "cold")
-    build.give(short, 11, 12, finish_reason="stop")
-    rows = {row[:2]: row[2:] for row in words.probe_rows(build.report(events))}
-    assert rows["lmcache", build.PAIR[0].id][3] == (
-        "at 2 (end not 13, margin 1, without reuse), none"
-    )
 
 
 def test_settings_are_told_with_identities_and_versions():
@@ -176,6 +197,22 @@ def test_settings_are_told_with_identities_and_versions():
     assert rows["kv connector"] == "none"
     assert (rows["vllm"], rows["torch"]) == ("0.28.0", "2.11.0")
     assert rows["generations"] == "18 of 18"
+    assert rows["machine"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        ({"kind": "cuda", "name": "NVIDIA H200", "compute_capability": "9.0"}, "NVIDIA H200, 9.0"),
+        ({"kind": "cpu", "capability": "AVX2"}, "A CPU, AVX2"),
+        (None, "A CPU"),
+    ],
+)
+def test_the_machine_is_named(device, said):
+    events = build.passing_events()
+    events[0]["host"] = {"cpu_model": {"value": "A CPU", "source": "x"}}
+    build.one(events, "target_started", target="control")["engine"] = {"device": device}
+    assert dict(words.setting_rows(build.report(events)))["machine"] == said
 
 
 def test_the_terminal_can_not_be_steered_by_a_record():
@@ -194,15 +231,15 @@ def test_markdown_shows_records_as_text_in_whole_rows():
 
 def test_the_page_shows_records_as_text_and_loads_nothing():
     text = html(hostile(), EVIL)
-    page = Page(text)
-    names = {tag for tag, _ in page.tags}
+    shown = Page(text)
+    names = {tag for tag, _ in shown.tags}
     assert not names & {"script", "link", "img", "iframe", "object", "form", "base"}
-    for _, attributes in page.tags:
+    for _, attributes in shown.tags:
         assert not {"src", "href", "onclick", "onload", "style"} & set(attributes)
     assert "url(" not in text
-    policy = [a["content"] for _, a in page.tags if "http-equiv" in a]
+    policy = [a["content"] for _, a in shown.tags if "http-equiv" in a]
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
-    assert page.text.count("</td><script>alert(1)</script>") >= 8
+    assert shown.text.count("</td><script>alert(1)</script>") >= 8
     assert "prefers-color-scheme: dark" in text
 
 
