@@ -3,14 +3,16 @@
 
 Digests first, then spec and history; the stored result must be what they give.
 Exit status 0 for PASS, 1 for FAIL, 2 for INCONCLUSIVE or files that can't be
-trusted. Writes nothing.
+trusted. Writes nothing but the fixture that --write-fixture asks for.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 from kvseal.errors import OptionError
 
@@ -69,22 +71,35 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _verification(args: argparse.Namespace) -> int:
-    from kvseal import store
-    from kvseal.checkers.verification.recorded import fixture_of
+    """Judge a verification; with --json its report is all that standard output gets."""
     from kvseal.report.verification import console
     from kvseal.report.verification_folder import read_verification
 
     found = read_verification(args.folder)
     if args.write_fixture is not None:
-        if args.write_fixture.exists():
-            raise OptionError(
-                "file exists already", option="--write-fixture", value=str(args.write_fixture)
-            )
-        store.write_json(args.write_fixture, fixture_of(found.report, name=args.write_fixture.stem))
+        _write_fixture(args.write_fixture, found.report)
     if args.json:
         print(json.dumps(found.report, indent=2, ensure_ascii=False))
-    else:
-        print(console(found.report, str(found.places.report)))
         for note in found.notes:
-            print(f"note: {note}")
+            print(f"note: {note}", file=sys.stderr)
+    else:
+        print(console(found.report, str(found.places.report), found.notes))
     return int(found.report["exit_status"])
+
+
+def _write_fixture(path: Path, report: dict[str, Any]) -> None:
+    from kvseal import store
+    from kvseal.checkers.verification.recorded import fixture_of
+
+    def refusal(message: str, remedy: str) -> OptionError:
+        return OptionError(message, option="--write-fixture", value=str(path), remedy=remedy)
+
+    document = fixture_of(report, name=path.stem)
+    if path.exists() or path.is_symlink():
+        raise refusal("file exists already", "name another, or move this one away")
+    try:
+        store.write_json(path, document)
+    except OSError as error:
+        raise refusal(
+            f"the fixture can't be written: {error.strerror}", "name a file in a folder of yours"
+        ) from None

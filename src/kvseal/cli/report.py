@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """`kvseal report RUN…`: write reports of run folders and print their summary.
 
-Files are called report.json, report.md and report.html. Each run is judged
-again from its files; exit status 0 says that the reports were written, whatever
-the verdicts (`kvseal check` is the verb for that).
+Files are called report.json, report.md and report.html. They go into the run
+folder, or into the evidence folder of a verification's report, unless --out
+names another. Each run is judged again from its files; exit status 0 says that
+the reports were written, whatever the verdicts (`kvseal check` is the verb for
+that).
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kvseal.errors import OptionError
 
@@ -18,7 +23,13 @@ FORMATS = ("json", "markdown", "html")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
-    parser.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="run folder")
+    parser.add_argument(
+        "folders",
+        type=Path,
+        nargs="+",
+        metavar="RUN",
+        help="run folder, or a report of `kvseal verify`",
+    )
     parser.add_argument(
         "--format",
         default=",".join(FORMATS),
@@ -26,17 +37,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"which of {','.join(FORMATS)} to write (default: all)",
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where to (default: into RUN, if it is only one)"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where to (default: into RUN or its evidence folder, if it is only one)",
     )
+
+
+@dataclass(frozen=True)
+class _Reports:
+    """What there is to say of some runs: a summary each, and one report in each format."""
+
+    folder: Path
+    summaries: Sequence[str]
+    json: Callable[[], Mapping[str, Any]]
+    markdown: Callable[[], str]
+    html: Callable[[], str]
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the reports; return 0."""
-    from kvseal.report.console import summary
-    from kvseal.report.document import document
-    from kvseal.report.html import html
-    from kvseal.report.markdown import markdown
-    from kvseal.report.run_folder import read_run
+    from kvseal.report.verification_folder import is_verification
     from kvseal.store import disk_errors, write_json, write_text
 
     formats = dict.fromkeys(args.format.split(","))
@@ -52,18 +73,27 @@ def run(args: argparse.Namespace) -> int:
             expected="a folder for the report",
             remedy="add --out DIR",
         )
-    runs = [read_run(folder) for folder in args.folders]
-    out: Path = runs[0].path if args.out is None else args.out
+    verified = [folder for folder in args.folders if is_verification(folder)]
+    if verified and len(verified) < len(args.folders):
+        raise OptionError(
+            "a verification and a run of another kind have no report in common",
+            option="RUN",
+            value=", ".join(map(str, args.folders)),
+            expected="runs of one kind",
+            remedy=f"report these alone: {', '.join(map(str, verified))}",
+        )
+    reports = _verifications(args.folders) if verified else _comparisons(args.folders)
+    out: Path = reports.folder if args.out is None else args.out
     try:
         with disk_errors(out):
             out.mkdir(parents=True, exist_ok=True)
         for name in formats:
             if name == "json":
-                write_json(out / "report.json", document(runs))
+                write_json(out / "report.json", reports.json())
             elif name == "markdown":
-                write_text(out / "report.md", markdown(runs))
+                write_text(out / "report.md", reports.markdown())
             else:
-                write_text(out / "report.html", html(runs))
+                write_text(out / "report.html", reports.html())
     except OSError as error:
         raise OptionError(
             f"the report can't be written: {error.strerror}",
@@ -71,7 +101,41 @@ def run(args: argparse.Namespace) -> int:
             value=str(out),
             expected="a folder this user may write in",
         ) from None
-    for found in runs:
-        print(summary(found.result, found.name), end="\n\n")
+    for text in reports.summaries:
+        print(text, end="\n\n")
     print(f"report: {out}")
     return 0
+
+
+def _comparisons(folders: Sequence[Path]) -> _Reports:
+    from kvseal.report.console import summary
+    from kvseal.report.document import document
+    from kvseal.report.html import html
+    from kvseal.report.markdown import markdown
+    from kvseal.report.run_folder import read_run
+
+    runs = [read_run(folder) for folder in folders]
+    return _Reports(
+        folder=runs[0].path,
+        summaries=[summary(found.result, found.name) for found in runs],
+        json=lambda: document(runs),
+        markdown=lambda: markdown(runs),
+        html=lambda: html(runs),
+    )
+
+
+def _verifications(folders: Sequence[Path]) -> _Reports:
+    from kvseal.report.verification import console, markdown, page
+    from kvseal.report.verification_document import document
+    from kvseal.report.verification_folder import read_verification
+
+    runs = [read_verification(folder) for folder in folders]
+    return _Reports(
+        folder=runs[0].places.folder,
+        summaries=[console(found.report, found.name, found.notes) for found in runs],
+        json=lambda: document(runs),
+        markdown=lambda: "\n".join(
+            markdown(found.report, found.name, found.notes) for found in runs
+        ),
+        html=lambda: page([(found.report, found.name, found.notes) for found in runs]),
+    )
