@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make check`: lint, unit tests, the README's first command, tests on real engines.
+"""`make check`: lint, unit tests, both workflows as a user types them, tests on real engines.
 
 Every phase runs even when one before it failed, as far as it can, and the end
-says which did and how long each took. The engines' environment is the one
-that the README's command builds, so it is never installed twice.
+says which did and how long each took. Tests on engines use the environments
+that the workflows' own `make` builds, so none is installed twice.
 
     scripts/check [PHASE …]      all phases, or those named
 """
@@ -23,8 +23,6 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 WORK = CHECKOUT / "build" / "check"
 SLOWEST = ("--durations=10", "--durations-min=2")
 """Phases that wait for engines say what took so long."""
-COPY = WORK / "checkout"
-"""A copy of the checkout, so that a check never touches the user's .config and results."""
 PARALLEL = ("-n", "auto", "--dist", "loadfile")
 """A file of tests stays with one worker, since its fixtures are shared."""
 
@@ -62,8 +60,30 @@ def ansible() -> bool:
 
 def comparison() -> bool:
     """The README's first command in a copy of this checkout, and what it left behind."""
-    shutil.rmtree(WORK, ignore_errors=True)
-    COPY.mkdir(parents=True)
+    return first_command("comparison", "tests/e2e/test_first_command.py")
+
+
+def verifier() -> bool:
+    """The verifier, by `make` in a copy of its own, then its targets and ends on real engines."""
+    return all(
+        [
+            first_command("verifier", "tests/e2e/test_verifier.py"),
+            in_environment_of("verifier", "tests/verify"),
+        ]
+    )
+
+
+def engines() -> bool:
+    """Tests inside the engine environment: tensors against other code, and running engines."""
+    folders = ["tests/unit/compaction", "tests/unit/layouts", "tests/unit/engines", "tests/engines"]
+    return in_environment_of("comparison", *folders)
+
+
+def first_command(phase: str, tests: str) -> bool:
+    """Run tests of `make` in a new copy of the checkout; the user's .config and results stay."""
+    copy = WORK / phase
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.mkdir(parents=True)
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=CHECKOUT,
@@ -72,19 +92,19 @@ def comparison() -> bool:
     ).stdout
     for name in filter(None, listed.decode().split("\0")):
         if (CHECKOUT / name).is_file():
-            (COPY / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(CHECKOUT / name, COPY / name)
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(CHECKOUT / name, copy / name)
     return run(
-        *(sys.executable, "-m", "pytest", *SLOWEST, "tests/e2e"),
-        env={"KVSEAL_CHECK_CHECKOUT": str(COPY)},
+        *(sys.executable, "-m", "pytest", *SLOWEST, tests),
+        env={"KVSEAL_CHECK_CHECKOUT": str(copy)},
     )
 
 
-def engines() -> bool:
-    """Tests inside the engine environment: tensors against other code, and running engines."""
-    spec_file = COPY / "run-spec.json"
+def in_environment_of(phase: str, *folders: str) -> bool:
+    """Run tests with the Python of the engine environment that `phase` made."""
+    spec_file = WORK / phase / "run-spec.json"
     if not spec_file.is_file():
-        print(f"no {spec_file}: the phase `comparison` makes it, and the engine environment")
+        print(f"no {spec_file}: the phase `{phase}` makes it, and the engine environment")
         return False
     spec = json.loads(spec_file.read_text(encoding="utf-8"))
     python = Path(spec["environment"]["path"]) / "bin" / "python"
@@ -100,7 +120,6 @@ def engines() -> bool:
         "KVSEAL_CHECK_SPEC": str(spec_file),
         "HF_HUB_OFFLINE": "1",
     }
-    folders = ["tests/unit/compaction", "tests/unit/layouts", "tests/unit/engines", "tests/engines"]
     present = [folder for folder in folders if (CHECKOUT / folder).is_dir()]
     return run(str(python), "-m", "pytest", *SLOWEST, *present, env=environment)
 
@@ -116,7 +135,7 @@ def installer_settings() -> dict[str, str]:
 
 
 PHASES: dict[str, Callable[[], bool]] = {
-    phase.__name__: phase for phase in (lint, unit, ansible, comparison, engines)
+    phase.__name__: phase for phase in (lint, unit, ansible, comparison, verifier, engines)
 }
 
 

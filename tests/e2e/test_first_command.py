@@ -8,10 +8,10 @@ the whole comparison; the others look at what it left and what repeating does.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,29 +19,17 @@ from kvseal import store
 from kvseal.process import leftovers
 from kvseal.records.schemas import validate
 
-CHECKOUT = Path(os.environ.get("KVSEAL_CHECK_CHECKOUT", ""))
-RESULTS = CHECKOUT / "results" / "lmcache-snapkv"
-
-if not os.environ.get("KVSEAL_CHECK_CHECKOUT"):
-    pytest.skip("KVSEAL_CHECK_CHECKOUT names no copy: run scripts/check", allow_module_level=True)
-
-
-def make(*goals: str, timeout: float = 1800) -> subprocess.CompletedProcess[str]:
-    environment = {key: text for key, text in os.environ.items() if not key.startswith("MAKE")}
-    return subprocess.run(
-        ["make", *goals],
-        cwd=CHECKOUT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+if TYPE_CHECKING:
+    from conftest import Command
 
 
 @pytest.fixture(scope="module")
-def first() -> dict:
+def results(checkout: Path) -> Path:
+    return checkout / "results" / "lmcache-snapkv"
+
+
+@pytest.fixture(scope="module")
+def first(make: Command, results: Path) -> dict:
     """`make defconfig-lmcache-snapkv-cpu && make`, once; its result.json."""
     configured = make("defconfig-lmcache-snapkv-cpu")
     assert configured.returncode == 0, configured.stdout + configured.stderr
@@ -50,7 +38,7 @@ def first() -> dict:
     print(done.stdout[-6000:], done.stderr[-3000:])
     print(f"make: {time.monotonic() - started:.0f} s")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
-    return json.loads((RESULTS / "results.json").read_text(encoding="utf-8"))
+    return json.loads((results / "results.json").read_text(encoding="utf-8"))
 
 
 def test_passes_with_every_answer_proven(first: dict) -> None:
@@ -60,17 +48,19 @@ def test_passes_with_every_answer_proven(first: dict) -> None:
     assert first["baseline"]["total"] == first["snapkv"]["total"] == first["num_prompts"]
 
 
-def test_result_follows_its_published_schema_and_keeps_knlp_names(first: dict) -> None:
+def test_result_follows_its_published_schema_and_keeps_knlp_names(
+    first: dict, results: Path
+) -> None:
     validate(first, "compare-result.v1")
     assert first["schema_version"] == 1
     for arm in ("baseline", "snapkv"):
         assert {"correct", "total", "output_tput"} <= set(first[arm])
     for name in ("lmcache.log", "vllm.log"):
-        assert (RESULTS / "logs" / name).stat().st_size > 0
+        assert (results / "logs" / name).stat().st_size > 0
 
 
-def test_compacted_answers_differ_from_nothing_the_witness_says(first: dict) -> None:
-    history = (RESULTS / "latest" / "history.jsonl").read_text(encoding="utf-8").splitlines()
+def test_compacted_answers_differ_from_nothing_the_witness_says(first: dict, results: Path) -> None:
+    history = (results / "latest" / "history.jsonl").read_text(encoding="utf-8").splitlines()
     events = [json.loads(line) for line in history]
     references = [event for event in events if event["event"] == "reference"]
     answers = {
@@ -83,69 +73,63 @@ def test_compacted_answers_differ_from_nothing_the_witness_says(first: dict) -> 
         assert event["output_token_ids"] == answers[event["index"]]
 
 
-def test_run_folder_came_back_whole(first: dict) -> None:
-    report = store.verify_manifest(RESULTS / "latest")
+def test_run_folder_came_back_whole(first: dict, results: Path) -> None:
+    report = store.verify_manifest(results / "latest")
     assert not report.missing, report.lines()
     assert not report.changed, report.lines()
     for name in ("report.html", "report.md", "patches.diff", "environment.json"):
-        assert (RESULTS / "latest" / name).stat().st_size > 0
+        assert (results / "latest" / name).stat().st_size > 0
 
 
-def test_nothing_is_left_running(first: dict) -> None:
-    run_id = (RESULTS / "latest").resolve().name
+def test_nothing_is_left_running(first: dict, results: Path) -> None:
+    run_id = (results / "latest").resolve().name
     assert not leftovers(run_id)
 
 
-def test_make_again_does_nothing_and_is_quick(first: dict) -> None:
-    before = sorted(path.name for path in (RESULTS / "runs").iterdir())
+def test_make_again_does_nothing_and_is_quick(first: dict, results: Path, make: Command) -> None:
+    before = sorted(path.name for path in (results / "runs").iterdir())
     started = time.monotonic()
     done = make()
     seconds = time.monotonic() - started
     assert done.returncode == 0, done.stdout + done.stderr
-    assert sorted(path.name for path in (RESULTS / "runs").iterdir()) == before
+    assert sorted(path.name for path in (results / "runs").iterdir()) == before
     print(f"make again: {seconds:.1f} s")
 
 
-def test_building_again_changes_nothing(first: dict) -> None:
+def test_building_again_changes_nothing(first: dict, make: Command) -> None:
     done = make("lmcache-snapkv-build")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "changed=0" in done.stdout
 
 
-def test_check_comes_to_the_same_verdict_from_files_alone(first: dict, tmp_path: Path) -> None:
+def test_check_comes_to_the_same_verdict_from_files_alone(
+    first: dict, results: Path, kvseal: Command, tmp_path: Path
+) -> None:
     copied = tmp_path / "run"
-    subprocess.run(["cp", "-r", str((RESULTS / "latest").resolve()), str(copied)], check=True)
-    done = subprocess.run(
-        ["scripts/bootstrap", "kvseal", "check", str(copied)],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    subprocess.run(["cp", "-r", str((results / "latest").resolve()), str(copied)], check=True)
+    done = kvseal("check", copied)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "PASS" in done.stdout
 
 
-def test_a_changed_answer_is_found(first: dict, tmp_path: Path) -> None:
+def test_a_changed_answer_is_found(
+    first: dict, results: Path, kvseal: Command, tmp_path: Path
+) -> None:
     copied = tmp_path / "run"
-    subprocess.run(["cp", "-r", str((RESULTS / "latest").resolve()), str(copied)], check=True)
+    subprocess.run(["cp", "-r", str((results / "latest").resolve()), str(copied)], check=True)
     result = json.loads((copied / "result.json").read_text(encoding="utf-8"))
     result["snapkv"]["correct"] += 1
     (copied / "result.json").write_text(json.dumps(result), encoding="utf-8")
-    done = subprocess.run(
-        ["scripts/bootstrap", "kvseal", "check", str(copied)],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = kvseal("check", copied)
     assert done.returncode in (1, 2), done.stdout + done.stderr
 
 
-def test_nvidia_profile_without_a_gpu_names_the_cpu_profile(first: dict) -> None:
+def test_nvidia_profile_without_a_gpu_names_the_cpu_profile(
+    first: dict, make: Command, checkout: Path
+) -> None:
     if Path("/dev/nvidiactl").exists():
         pytest.skip("this machine has an NVIDIA GPU: the refusal can't be seen here")
-    saved = {name: (CHECKOUT / name).read_bytes() for name in (".config", "run-spec.json")}
+    saved = {name: (checkout / name).read_bytes() for name in (".config", "run-spec.json")}
     try:
         assert make("defconfig-lmcache-snapkv").returncode == 0
         done = make("lmcache-snapkv-doctor")
@@ -156,4 +140,4 @@ def test_nvidia_profile_without_a_gpu_names_the_cpu_profile(first: dict) -> None
     finally:
         assert make("defconfig-lmcache-snapkv-cpu").returncode == 0
         for name, data in saved.items():
-            (CHECKOUT / name).write_bytes(data)
+            (checkout / name).write_bytes(data)
