@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 from typing import Any
 
 from kvseal.errors import EvidenceError
@@ -82,8 +83,8 @@ def token_ids_sha256(token_ids: list[int]) -> str:
         EvidenceError: when an entry is not in 0 … 2^32-1.
     """
     try:
-        data = b"".join(token.to_bytes(4, "little") for token in token_ids)
-    except (AttributeError, OverflowError, TypeError) as error:
+        data = struct.pack(f"<{len(token_ids)}I", *token_ids)
+    except (struct.error, TypeError) as error:
         raise EvidenceError(
             "token IDs and positions must be integers in 0 … 2^32-1", value=str(error)
         ) from None

@@ -175,6 +175,14 @@ class KVCacheSDK:
             seconds=time.monotonic() - started,
         )
 
+    def delete(self, token_ids: Sequence[int], cache_salt: str = "") -> int:
+        """Delete the KV of every whole chunk of `token_ids`; return how many objects there were.
+
+        Raises:
+            EngineError: when the server refuses.
+        """
+        return self._channel("kv").delete(self._whole_chunks(token_ids), cache_salt)
+
     def retrieve_queries(
         self, token_ids: Sequence[int], cache_salt: str = "", *, wait_seconds: float = 30.0
     ) -> torch.Tensor:

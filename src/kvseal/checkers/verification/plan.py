@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from kvseal.checkers.verification.reasons import Reason, reason
@@ -44,7 +45,14 @@ class Plan:
 
     def answers(self, target: str, probe: str) -> list[AnswerKey]:
         """Return the answers of `target` to `probe`, in the order they are given in."""
-        return sorted(key for key in self.keys if key[:2] == (target, probe))
+        return self._by_probe.get((target, probe), [])
+
+    @cached_property
+    def _by_probe(self) -> dict[tuple[str, str], list[AnswerKey]]:
+        found: dict[tuple[str, str], list[AnswerKey]] = {}
+        for key in sorted(self.keys):
+            found.setdefault((key.target, key.probe), []).append(key)
+        return found
 
     def of_prompt(self, prompt: str) -> list[Probe]:
         """Return the probes that send this prompt."""

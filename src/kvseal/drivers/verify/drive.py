@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from kvseal.drivers.verify.evidence import Evidence
 from kvseal.drivers.verify.log_watch import LogWatch
@@ -28,6 +29,7 @@ from kvseal.records import verification
 from kvseal.spec.contracts import CONTROL, LMCACHE, MP
 from kvseal.workload.probes import Probe, control_repetitions
 
+SERVER_LOG = "lmcache-server.log"
 STORE_SECONDS = 60.0
 STORE_POLL_SECONDS = 0.05
 
@@ -40,38 +42,32 @@ class Ask:
     repetition: int
 
 
-@dataclass(frozen=True)
-class Reuse:
-    """A reuse that is about to happen: for whoever wants to look at, or into, the cache first.
-
-    `server` is the LMCache server's HTTP side, None where there is no server.
-    """
-
-    target: str
-    probe: Probe
-    repetition: int
-    scope: str
-    server: LMCacheHTTP | None
-    endpoint: LMCacheEndpoint | None
+BeforeReuse = Callable[[Probe, int, str], None]
+"""Called before a reusing answer with its probe, repetition and cache scope."""
 
 
-BeforeReuse = Callable[[Reuse], None]
+class Observer(Protocol):
+    """Whoever wants at a target's cache between a first answer and its reuse."""
+
+    def attached(
+        self, target: str, server: LMCacheEndpoint | None
+    ) -> AbstractContextManager[BeforeReuse]:
+        """Be there while `target` runs; `server` is its LMCache server, None where it has none."""
+        ...
 
 
-def verify(
-    prepared: Prepared, evidence: Evidence, *, before_reuse: BeforeReuse | None = None
-) -> None:
+def verify(prepared: Prepared, evidence: Evidence, *, observer: Observer | None = None) -> None:
     """Run the whole verification.
 
-    `before_reuse` is called before each reusing answer; tests of the verifier's
-    own power tamper with the store there.
+    `observer` is for measurements of the verifier's own power, which tamper with
+    a store.
 
     Raises:
         EngineError: the control could not be had, without which nothing can be compared.
     """
     with Progress("verifying") as progress:
         for target in (CONTROL, *prepared.targets):
-            _Target(prepared, evidence, target, before_reuse, progress).run()
+            _Target(prepared, evidence, target, observer, progress).run()
             evidence.refresh()
 
 
@@ -83,13 +79,14 @@ class _Target:
         prepared: Prepared,
         evidence: Evidence,
         target: str,
-        before_reuse: BeforeReuse | None,
+        observer: Observer | None,
         progress: Progress,
     ) -> None:
         self.prepared = prepared
         self.evidence = evidence
         self.target = target
-        self.before_reuse = before_reuse
+        self.observer = observer
+        self.before_reuse: BeforeReuse | None = None
         self.progress = progress
         self.log = evidence.places.logs / f"{target}.log"
         self.server: LMCacheHTTP | None = None
@@ -114,13 +111,20 @@ class _Target:
                     )
                 )
                 history.append(
-                    verification.target_started(target=self.target, engine=engine.described)
+                    verification.target_started(
+                        target=self.target, engine={**engine.described, **self._server_described()}
+                    )
                 )
                 watch = LogWatch(self.log, self.prepared.contract.disqualifying)
                 found = mismatches(self.prepared, self.target, engine.described, arguments)
                 for mismatch in found:
                     self._disqualify(mismatch)
                 self._look(watch, None)
+                if self.observer is not None:
+                    # Leaves before the engine and its server do.
+                    self.before_reuse = stack.enter_context(
+                        self.observer.attached(self.target, self.endpoint)
+                    )
                 self._probes(engine, watch)
         except EngineError as error:
             history.append(
@@ -149,7 +153,7 @@ class _Target:
                     visible_devices=request.visible_devices,
                 ),
                 python=sys.executable,
-                log=self.evidence.places.logs / "lmcache-server.log",
+                log=self.evidence.places.logs / SERVER_LOG,
                 segment=segment_name(self.evidence.run_id),
                 run_id=self.evidence.run_id,
             )
@@ -157,6 +161,12 @@ class _Target:
         server.wait_ready()
         self.endpoint = server.endpoint
         self.server = LMCacheHTTP(server.endpoint.http_url)
+
+    def _server_described(self) -> dict[str, Any]:
+        if self.server is None:
+            return {}
+        log = (self.evidence.places.logs / SERVER_LOG).relative_to(self.evidence.places.folder)
+        return {"lmcache_server": {"log": str(log), "config": self.server.config()}}
 
     def _environment(self) -> dict[str, str]:
         request, settings = self.prepared.request, self.prepared.settings
@@ -170,33 +180,50 @@ class _Target:
         return environment
 
     def _probes(self, engine: OfflineEngine, watch: LogWatch) -> None:
-        history, probes = self.evidence.history, self.prepared.probes
-        for number, probe in enumerate(probes, start=1):
-            if self.disqualified:
-                return
-            self.progress.update(f"{self.target}, probe {number} of {len(probes)}: {probe.id}")
-            for ask in self._asks(probe):
-                self._answer(engine, probe, ask)
-                self._look(watch, probe)
+        history = self.evidence.history
+        rounds = self._rounds()
+        for number, (probe, asks, last) in enumerate(rounds, start=1):
+            self.progress.update(f"{self.target}, {number} of {len(rounds)}: {probe.id}")
+            for ask in asks:
                 if self.disqualified:
                     return
-            history.append(verification.probe_completed(target=self.target, probe=probe.id))
-            self.evidence.refresh()
+                self._answer(engine, probe, ask)
+                self._look(watch, probe)
+            if last and not self.disqualified:
+                history.append(verification.probe_completed(target=self.target, probe=probe.id))
+                self.evidence.refresh()
 
-    def _asks(self, probe: Probe) -> Iterator[Ask]:
-        if self.target == CONTROL:
-            repetitions = control_repetitions(self.prepared.request.suite, self.prepared.probes)
-            yield from (Ask("control", number) for number in range(repetitions[probe.id]))
-            return
-        yield Ask("cold", 0)
-        yield from (Ask("reuse", number) for number in range(1, probe.reuse_count + 1))
+    def _rounds(self) -> list[tuple[Probe, list[Ask], bool]]:
+        """What to ask, in order: a probe, its answers, and whether these are its last.
+
+        A control that is to be repeated comes round again when all others have
+        been asked, so that what drifts in between shows.
+        """
+        probes = self.prepared.probes
+        if self.target != CONTROL:
+            return [
+                (
+                    probe,
+                    [
+                        Ask("cold", 0),
+                        *(Ask("reuse", number) for number in range(1, probe.reuse_count + 1)),
+                    ],
+                    True,
+                )
+                for probe in probes
+            ]
+        repetitions = control_repetitions(self.prepared.request.suite, probes)
+        return [
+            (probe, [Ask("control", number)], number == repetitions[probe.id] - 1)
+            for number in range(max(repetitions.values(), default=0))
+            for probe in probes
+            if number < repetitions[probe.id]
+        ]
 
     def _answer(self, engine: OfflineEngine, probe: Probe, ask: Ask) -> None:
         scope = f"{self.prepared.request.tenant}.{self.evidence.run_id}.{probe.scope}"
         if ask.kind == "reuse" and self.before_reuse is not None:
-            self.before_reuse(
-                Reuse(self.target, probe, ask.repetition, scope, self.server, self.endpoint)
-            )
+            self.before_reuse(probe, ask.repetition, scope)
         request = self.prepared.request
         question = Question(
             token_ids=list(probe.token_ids),

@@ -13,7 +13,7 @@ from typing import Any
 
 import kvseal
 from kvseal import store
-from kvseal.drivers.verify.drive import BeforeReuse, verify
+from kvseal.drivers.verify.drive import Observer, verify
 from kvseal.drivers.verify.evidence import recorded
 from kvseal.drivers.verify.preflight import Prepared, host_facts
 from kvseal.process import Interrupts, shielded
@@ -29,7 +29,7 @@ def run(
     places: Places,
     *,
     spec: VerifySpec | None = None,
-    before_reuse: BeforeReuse | None = None,
+    observer: Observer | None = None,
 ) -> dict[str, Any]:
     """Run `prepared`, keep its evidence at `places`, and return the report.
 
@@ -48,7 +48,7 @@ def run(
                     store.write_text(places.folder / SPEC, spec.dumps())
                 _record_start(prepared, places, evidence.history)
                 evidence.refresh()
-                verify(prepared, evidence, before_reuse=before_reuse)
+                verify(prepared, evidence, observer=observer)
         finally:
             # Only what this run made: a folder that was there before is not touched.
             if evidence is not None:

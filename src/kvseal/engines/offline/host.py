@@ -9,7 +9,9 @@ differ in what they warmed up. Run by kvseal.engines.offline.client.
 
 from __future__ import annotations
 
+import math
 import os
+import threading
 from multiprocessing.connection import Client
 from typing import Any, cast
 
@@ -24,6 +26,9 @@ from kvseal.engines.offline.protocol import (
     receive,
     send,
 )
+
+LEAVE_SECONDS = 8.0
+"""Orderly ends took 3 s. LMCache 0.5.4 inside the process was seen to keep it for good."""
 
 
 class Engine:
@@ -153,10 +158,7 @@ class Engine:
             use_tqdm=False,
         )[0]
         (completion,) = output.outputs
-        top2 = [
-            [[token, entry.logprob] for token, entry in _best(step)]
-            for step in completion.logprobs or []
-        ]
+        top2 = [_best(step) for step in completion.logprobs or []]
         return Answer(
             prompt_token_ids=list(output.prompt_token_ids),
             token_ids=list(completion.token_ids),
@@ -166,8 +168,12 @@ class Engine:
         )
 
 
-def _best(step: dict[int, Any]) -> list[tuple[int, Any]]:
-    return sorted(step.items(), key=lambda item: item[1].rank)[:TOP_LOGPROBS]
+def _best(step: dict[int, Any]) -> list[list[Any]] | None:
+    """The best tokens of one step with their log-probabilities, None where one is no number."""
+    best = sorted(step.items(), key=lambda item: item[1].rank)[:TOP_LOGPROBS]
+    if not all(math.isfinite(entry.logprob) for _, entry in best):
+        return None
+    return [[token, entry.logprob] for token, entry in best]
 
 
 def _class_name(value: object) -> str:
@@ -221,6 +227,13 @@ def _environment() -> dict[str, str]:
     }
 
 
+def _leave_within(seconds: float) -> None:
+    """End this process in any case: a library's thread may not let the interpreter go."""
+    timer = threading.Timer(seconds, os._exit, [0])
+    timer.daemon = True
+    timer.start()
+
+
 def serve() -> None:
     """Answer the verifier until it says stop or is gone."""
     with Client(os.environ.pop(ADDRESS_VARIABLE), family="AF_UNIX") as connection:
@@ -240,6 +253,7 @@ def serve() -> None:
                 elif message["op"] == "stop":
                     if engine is not None:
                         engine.stop()
+                    _leave_within(LEAVE_SECONDS)
                     return
                 else:
                     send(connection, ok=False, error=f"unexpected {message['op']!r}")

@@ -59,14 +59,14 @@ class Answer:
 
     `prompt_token_ids` are those it says it was given. `cached_tokens` is None
     where vLLM reports no count. `top2` has, for each generated token, the best
-    tokens as [ID, log-probability], best first.
+    tokens as [ID, log-probability], best first; None where one was no number.
     """
 
     prompt_token_ids: list[int]
     token_ids: list[int]
     cached_tokens: int | None
     finish_reason: str | None
-    top2: list[list[list[Any]]]
+    top2: list[list[list[Any]] | None]
 
 
 def send(connection: Connection, **message: Any) -> None:
