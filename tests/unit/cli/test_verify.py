@@ -131,19 +131,20 @@ def test_a_required_option_that_is_missing(
 
 
 @pytest.mark.parametrize(
-    ("more", "option", "says"),
+    ("more", "says"),
     [
-        ((), "--lmcache-config", "chunk_size: 256"),
-        (("--native-prefix-caching", "--lmcache-config", "l.yaml"), "--native-prefix-caching", ""),
+        ((), ("--lmcache-config", "chunk_size: 256")),
+        (
+            ("--native-prefix-caching", "--lmcache-config", "l.yaml"),
+            ("--native-prefix-caching", "one cache under test"),
+        ),
         (
             ("--suite", "acceptance", "--compare-native", "--lmcache-config", "l.yaml"),
-            "--fixture",
-            "kvseal.verification-fixture.v1",
+            ("--fixture", "kvseal.verification-fixture.v1"),
         ),
         (
             ("--suite", "acceptance", "--fixture", "f.json", "--lmcache-config", "l.yaml"),
-            "--suite",
-            "--compare-native",
+            ("--suite", "--compare-native"),
         ),
     ],
     ids=["no settings", "two caches", "no fixture", "unpaired"],
@@ -151,15 +152,14 @@ def test_a_required_option_that_is_missing(
 def test_what_an_in_process_connector_needs(
     good: dict[str, str],
     more: tuple[str, ...],
-    option: str,
-    says: str,
+    says: tuple[str, str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     options = {**good, "--kv-connector": IN_PROCESS}
     said = refused(capsys, options, *CPU, *more, folder=tmp_path)
-    assert f"option:   {option}" in said
-    assert says in said
+    assert f"option:   {says[0]}" in said
+    assert says[1] in said
     assert "remedy: " in said
 
 
