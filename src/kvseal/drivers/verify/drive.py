@@ -23,7 +23,7 @@ from kvseal.engines.lmcache import CacheServer, LMCacheEndpoint, started_lmcache
 from kvseal.engines.lmcache_http import LMCacheHTTP
 from kvseal.engines.offline.client import OfflineEngine, offline_environment, started_offline
 from kvseal.engines.offline.protocol import Answer, Question
-from kvseal.errors import EngineError
+from kvseal.errors import KvsealError
 from kvseal.process import Progress, segment_name
 from kvseal.records import verification
 from kvseal.spec.contracts import CONTROL, LMCACHE, MP
@@ -63,7 +63,7 @@ def verify(prepared: Prepared, evidence: Evidence, *, observer: Observer | None 
     a store.
 
     Raises:
-        EngineError: the control could not be had, without which nothing can be compared.
+        KvsealError: the control could not be had, without which nothing can be compared.
     """
     with Progress("verifying") as progress:
         for target in (CONTROL, *prepared.targets):
@@ -126,9 +126,11 @@ class _Target:
                         self.observer.attached(self.target, self.endpoint)
                     )
                 self._probes(engine, watch)
-        except EngineError as error:
+        except KvsealError as error:
             history.append(
-                verification.error(where="engine", message=str(error), target=self.target)
+                verification.error(
+                    where=type(error).__name__, message=str(error), target=self.target
+                )
             )
             if self.target == CONTROL:
                 raise
@@ -235,7 +237,7 @@ class _Target:
         history = self.evidence.history
         try:
             answer, loaded = self._ask(engine, question, probe, ask)
-        except EngineError as error:
+        except KvsealError as error:
             history.append(
                 verification.answer_missing(
                     target=self.target,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import threading
 from multiprocessing.connection import Client
 from typing import Any, cast
@@ -26,6 +27,8 @@ from kvseal.engines.offline.protocol import (
     receive,
     send,
 )
+
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 LEAVE_SECONDS = 8.0
 """Orderly ends took 3 s. LMCache 0.5.4 inside the process was seen to keep it for good."""
@@ -219,9 +222,9 @@ def _device() -> dict[str, Any]:
 
 
 def _environment() -> dict[str, str]:
-    """Variables that vLLM and LMCache read; none of them is a secret's usual name."""
+    """Variables that vLLM and LMCache read, without the values of those that sound secret."""
     return {
-        name: value
+        name: "(left out)" if _SECRET.search(name) else value
         for name, value in sorted(os.environ.items())
         if name.startswith(("VLLM_", "LMCACHE_", "CUDA_VISIBLE", "PYTHONHASHSEED", "TORCH"))
     }
