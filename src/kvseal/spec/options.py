@@ -144,7 +144,13 @@ def _workflow(name: str, root: str, own: _Rows, codemods: tuple[str, ...] | None
     return Workflow(name, root, tuple(Option(root, *row) for row in _COMMON + own), codemods)
 
 
-LMCACHE_SNAPKV = _workflow("lmcache-snapkv", "WORKFLOW_KNLP_LMCACHE_SNAPKV", _LMCACHE_SNAPKV, None)
+LMCACHE_SNAPKV = _workflow(
+    "lmcache-snapkv",
+    "WORKFLOW_KNLP_LMCACHE_SNAPKV",
+    _LMCACHE_SNAPKV,
+    # Named one by one, so that an edit made for another workflow stays out.
+    ("vllm_distribution_name", "vllm_query_export"),
+)
 
 KV_REUSE = _workflow(
     "kv-reuse",

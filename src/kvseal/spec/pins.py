@@ -75,6 +75,10 @@ PINS = (
 )
 
 
+_ADDS_FILES_ONLY = {"vllm_distribution_name"}
+"""Codemods that leave every installed file as it is."""
+
+
 def find(device: str, version: str) -> Pin | None:
     """Return the row for vLLM `version` on `device` ("cpu" or "cuda"), or None."""
     for pin in PINS:
@@ -88,10 +92,11 @@ def environment_name(
 ) -> str:
     """Return a name for people, such as `cpu-vllm-0.28.0-lmcache-0.5.4`.
 
-    It ends in `-stock` where only `codemods` may be applied, and not all there are (None).
+    It ends in `-stock` where `codemods`, the edits it may carry (None: all), change no file
+    that vLLM or LMCache installs.
     """
     lmcache = "git" if lmcache_source == "git" else lmcache_version
-    stock = "" if codemods is None else "-stock"
+    stock = "-stock" if codemods is not None and set(codemods) <= _ADDS_FILES_ONLY else ""
     return f"{pin.device}-vllm-{pin.version}-lmcache-{lmcache}{stock}"
 
 

@@ -110,4 +110,4 @@ def test_errors_name_the_symbol_as_in_config(workflow):
 def test_codemods_of_a_workflow_exist():
     libcst_free = {"vllm_distribution_name", "vllm_query_export"}
     assert KV_REUSE.codemods is not None and set(KV_REUSE.codemods) < libcst_free
-    assert LMCACHE_SNAPKV.codemods is None
+    assert LMCACHE_SNAPKV.codemods is not None and set(LMCACHE_SNAPKV.codemods) == libcst_free
