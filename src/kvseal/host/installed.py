@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is an installed package what its publisher shipped? Its files against its own RECORD.
 
-A wheel brings the SHA-256 of each of its files; whatever differs was patched,
-rebuilt, trimmed or damaged after installation. Called by the verifier's
-preflight, in the engine environment; reads files and imports nothing.
+A wheel brings the SHA-256 of each of its files; whatever differs, or can be
+imported beside them, was patched, rebuilt, trimmed or damaged after
+installation. What was built from a source tree was published by nobody. Called
+by the verifier's preflight, in the engine environment; reads files and imports
+nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.metadata
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +26,7 @@ NAMED_FILES = 20
 """So many of the files that differ are named; all of them go into the digest."""
 
 _COMPILED = (".so", ".pyd", ".dylib")
+_IMPORTABLE = (".py", *_COMPILED)
 _ELSEWHERE = re.compile(r"extra ==|Darwin")
 _REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^;\s]+)")
 
@@ -33,17 +37,19 @@ class Installation:
 
     `changed` maps a file that is not as published to its SHA-256, or to None
     where it is missing; `recorded` counts the files that carry a digest.
+    `built_from` is the source tree that it was made from here, None for a wheel.
     """
 
     name: str
     version: str
     recorded: int
     changed: dict[str, str | None]
+    built_from: str | None = None
 
     @property
     def stock(self) -> bool:
         """True when every file is as published."""
-        return self.recorded > 0 and not self.changed
+        return self.recorded > 0 and not self.changed and self.built_from is None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as it stands in reports: compiled files and some others by name."""
@@ -62,6 +68,7 @@ class Installation:
             "changed_sha256": digest(self.changed) if self.changed else None,
             "changed_compiled": compiled,
             "changed_some": others[:NAMED_FILES],
+            "built_from": self.built_from,
         }
 
 
@@ -76,26 +83,37 @@ def version(name: str) -> str | None:
 def inspect(name: str) -> Installation:
     """Hold every file of distribution `name` to its RECORD.
 
-    Bytecode, console scripts and files without a digest are not looked at:
-    installers write those.
+    Bytecode, console scripts and data without a digest are not looked at:
+    installers write those. A digest that is no SHA-256 is none here. A module in
+    the distribution's folders that no digest speaks for counts as changed: it
+    may stand before the published one.
 
     Raises:
         importlib.metadata.PackageNotFoundError: it is not installed.
     """
     distribution = importlib.metadata.distribution(name)
     changed: dict[str, str | None] = {}
-    recorded = 0
+    recorded = set()
+    folders = set()
     for item in distribution.files or []:
-        outside = item.parts[0] == ".."
-        if item.hash is None or item.hash.mode != "sha256" or outside:
+        if item.parts[0] == ".." or any(part.endswith(".dist-info") for part in item.parts):
             continue
-        if any(part.endswith(".dist-info") for part in item.parts):
+        if len(item.parts) > 1:
+            folders.add(item.parts[0])
+        if item.hash is None or item.hash.mode != "sha256":
             continue
-        recorded += 1
+        recorded.add(item.as_posix())
         found = _sha256(Path(str(distribution.locate_file(item))))
         if found != _hexadecimal(item.hash.value):
             changed[item.as_posix()] = found
-    return Installation(name, distribution.version, recorded, changed)
+    for folder in sorted(folders):
+        for path in sorted(Path(str(distribution.locate_file(folder))).rglob("*")):
+            file = path.relative_to(str(distribution.locate_file(""))).as_posix()
+            if file.endswith(_IMPORTABLE) and file not in recorded and path.is_file():
+                changed[file] = _sha256(path)
+    return Installation(
+        name, distribution.version, len(recorded), changed, _built_from(distribution)
+    )
 
 
 def required_version(name: str, requirement: str) -> str | None:
@@ -104,6 +122,16 @@ def required_version(name: str, requirement: str) -> str | None:
         found = _REQUIREMENT.match(line)
         if found and found["name"].lower() == requirement and not _ELSEWHERE.search(line):
             return found["version"]
+    return None
+
+
+def _built_from(distribution: importlib.metadata.Distribution) -> str | None:
+    """Return the source tree in the installer's note, None for a wheel. Source: PEP 610."""
+    text = distribution.read_text("direct_url.json")
+    origin = {} if text is None else json.loads(text)
+    if "dir_info" in origin or "vcs_info" in origin:
+        editable = origin.get("dir_info", {}).get("editable", False)
+        return f"{origin['url']}{', editable' if editable else ''}"
     return None
 
 

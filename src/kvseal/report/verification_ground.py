@@ -70,6 +70,7 @@ def _changed(found: Mapping[str, Any]) -> str:
         f"{found.get('name')} {found.get('version')}: {found['changed_files']} of "
         f"{found.get('recorded_files')} files changed"
         + (f", {missing} missing" if missing else "")
+        + (f", built from {found['built_from']}" if found.get("built_from") else "")
         + (f", {share} compiled: {listed(names)}" if names else "")
     )
 

@@ -15,7 +15,7 @@ build = SimpleNamespace(**runpy.run_path(str(CHECKERS / "builder.py")))
 TORCH = {"what": "torch", "expected": "2.13.0", "found": "2.11.0"}
 
 
-def package(compiled=2, others=(), missing=0):
+def package(compiled=2, others=(), missing=0, built_from=None):
     names = {f"vllm/n/_C{number}.abi3.so": str(number) * 64 for number in range(compiled)}
     return {
         "what": "vllm-files",
@@ -24,6 +24,7 @@ def package(compiled=2, others=(), missing=0):
             "name": "vllm", "version": "0.28.0", "recorded_files": 2941,
             "changed_files": compiled + len(others) - missing, "missing_files": missing,
             "changed_sha256": "f" * 64, "changed_compiled": names, "changed_some": list(others),
+            "built_from": built_from,
         },
     }  # fmt: skip
 
@@ -57,6 +58,10 @@ def test_without_deviations_the_contract_stands_alone():
         (
             package(0, others=["vllm/a.py", "vllm/b.py"], missing=1),
             "vllm 0.28.0: 1 of 2941 files changed, 1 missing",
+        ),
+        (
+            package(0, built_from="file:///src, editable"),
+            "vllm 0.28.0: 0 of 2941 files changed, built from file:///src, editable",
         ),
     ],
 )

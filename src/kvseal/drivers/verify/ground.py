@@ -134,9 +134,12 @@ def _version(contract: Contract, name: str, wanted: tuple[str, ...]) -> None:
 def _unaccepted(contract: Contract, deviation: dict[str, Any]) -> OptionError:
     found = deviation["found"]
     if isinstance(found, dict):
+        some = [*found["changed_compiled"], *found["changed_some"]][:3]
         found = (
-            f"{found['changed_files']} files changed, {found['missing_files']} missing, such as "
-            + ", ".join([*found["changed_compiled"], *found["changed_some"]][:3])
+            f"{found['changed_files']} of {found['recorded_files']} files changed, "
+            f"{found['missing_files']} missing"
+            + (f", such as {', '.join(some)}" if some else "")
+            + (f", built from {found['built_from']}" if found["built_from"] else "")
         )
     return OptionError(
         f"the evidence contract {contract.name!r} is about stock packages, and this is not one",
