@@ -67,23 +67,34 @@ def resolve(
     return found
 
 
-def position_limit(model: ModelDirectory) -> int:
-    """Return the model's own limit of prompt and output together, in tokens.
+def position_limit(model: ModelDirectory, asked: int | None) -> int:
+    """Return the limit of prompt and output together, in tokens: `asked`, or the model's own.
 
     Raises:
-        OptionError: its config.json names none.
+        OptionError: nothing was asked for and its config.json names none, or more was
+            asked for than that.
     """
     config: dict[str, Any] = model.config()
     text = config.get("text_config")
-    limit = (text if isinstance(text, dict) else config).get("max_position_embeddings")
-    if not isinstance(limit, int) or limit < 1:
+    own = (text if isinstance(text, dict) else config).get("max_position_embeddings")
+    if type(own) is not int or own < 1:
+        own = asked
+    if own is None:
         raise OptionError(
             "the model's config.json names no max_position_embeddings",
             option="--max-model-len",
             value=str(model.path),
             remedy="give --max-model-len",
         )
-    return limit
+    if asked is not None and asked > own:
+        raise OptionError(
+            "beyond the model's own limit",
+            option="--max-model-len",
+            value=asked,
+            expected=f"at most {own}",
+            remedy="lower it, or leave it out",
+        )
+    return own if asked is None else asked
 
 
 def described(requested: str, revision: str, found: ModelDirectory) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from kvseal.canonical import digest
 from kvseal.checkers.verification.fixture import Fixture, load_fixture
 from kvseal.drivers.verify import identity, lmcache_settings
 from kvseal.drivers.verify.ground import Ground, stand_on
-from kvseal.errors import OptionError
 from kvseal.host import machine, nvidia
 from kvseal.models.directory import ModelDirectory
 from kvseal.spec.contracts import NATIVE, Contract
@@ -178,7 +177,7 @@ def prepare(request: VerifyRequest) -> Prepared:
     geometry = Geometry(
         chunk_tokens=_chunk(request, settings),
         block_tokens=request.block_size,
-        max_model_len=_limit(request, model),
+        max_model_len=identity.position_limit(model, request.max_model_len),
     )
     probes = build_probes(
         request.suite,
@@ -228,21 +227,6 @@ def _chunk(request: VerifyRequest, settings: lmcache_settings.Settings | None) -
         if (DEFAULT_SPAN_TOKENS % request.block_size)
         else DEFAULT_SPAN_TOKENS
     )
-
-
-def _limit(request: VerifyRequest, model: ModelDirectory) -> int:
-    if request.max_model_len is None:
-        return identity.position_limit(model)
-    own = identity.position_limit(model)
-    if request.max_model_len > own:
-        raise OptionError(
-            "beyond the model's own limit",
-            option="--max-model-len",
-            value=request.max_model_len,
-            expected=f"at most {own}",
-            remedy="lower it, or leave it out",
-        )
-    return request.max_model_len
 
 
 def _distributions() -> dict[str, str]:
