@@ -34,6 +34,8 @@ from kvseal.process import EngineProcess, Progress, source_root
 START_SECONDS = 1800.0
 ANSWER_SECONDS = 900.0
 STOP_SECONDS = 20.0
+END_SECONDS = 2.0
+"""A process whose connection is closed is given so long to end, for its status."""
 POLL_SECONDS = 0.2
 
 _RUN_HOST = (
@@ -57,8 +59,7 @@ class OfflineEngine:
         Raises:
             EngineError: the engine failed to answer, or has ended.
         """
-        send(self._connection, op="answer", question=plain(question))
-        return Answer(**self._reply(ANSWER_SECONDS)["answer"])
+        return Answer(**self._call(ANSWER_SECONDS, "answer", question=plain(question))["answer"])
 
     def start(self, arguments: EngineArguments) -> None:
         """Build the engine in its process and take in what it says of itself.
@@ -66,8 +67,8 @@ class OfflineEngine:
         Raises:
             EngineError: it can't be built; the message ends with its last log lines.
         """
-        send(self._connection, op="start", arguments=plain(arguments))
-        self.described = self._reply(START_SECONDS)["engine"]
+        reply = self._call(START_SECONDS, "start", arguments=plain(arguments))
+        self.described = reply["engine"]
 
     @property
     def status(self) -> int | None:
@@ -83,31 +84,43 @@ class OfflineEngine:
             time.sleep(POLL_SECONDS)
         self._status = self._process.poll()
 
-    def _reply(self, timeout_seconds: float) -> dict[str, Any]:
-        deadline = time.monotonic() + timeout_seconds
-        while not self._connection.poll(POLL_SECONDS):
-            self._process.check()
-            if time.monotonic() > deadline:
-                raise EngineError(
-                    f"{self._process.name} gives no answer",
-                    value=f"{timeout_seconds:g} s",
-                    remedy=f"log: {self._process.log}",
-                )
+    def _call(self, timeout_seconds: float, op: str, **message: Any) -> dict[str, Any]:
         try:
-            reply = receive(self._connection)
-        except (EOFError, OSError):
-            # Its end says more than that the line went dead.
-            time.sleep(POLL_SECONDS)
-            self._process.check()
-            raise EngineError(
-                f"{self._process.name} closed its connection", remedy=f"log: {self._process.log}"
-            ) from None
+            send(self._connection, op=op, **message)
+        except OSError:
+            raise self._gone() from None
+        reply = self._reply(timeout_seconds)
         if not reply["ok"]:
             raise EngineError(
                 f"{self._process.name} failed: {reply['error']}",
                 remedy=f"log: {self._process.log}",
             )
         return reply
+
+    def _gone(self) -> EngineError:
+        """Return the error for a connection whose other end is closed.
+
+        Raises:
+            EngineError: the process has ended, which says more than that the line went dead.
+        """
+        deadline = time.monotonic() + END_SECONDS
+        while self._process.poll() is None and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        self._process.check()
+        return EngineError(
+            f"{self._process.name} closed its connection", remedy=f"log: {self._process.log}"
+        )
+
+    def _reply(self, timeout_seconds: float) -> dict[str, Any]:
+        deadline = time.monotonic() + timeout_seconds
+        while not self._connection.poll(POLL_SECONDS):
+            self._process.check()
+            if time.monotonic() > deadline:
+                raise _no_answer(self._process, timeout_seconds)
+        try:
+            return receive(self._connection)
+        except (EOFError, OSError):
+            raise self._gone() from None
 
 
 @contextmanager
@@ -152,12 +165,20 @@ def started_offline(
 
 
 def _accept(listener: socket.socket, process: EngineProcess) -> socket.socket:
+    deadline = time.monotonic() + START_SECONDS
     while True:
         process.check()
         try:
             return listener.accept()[0]
         except TimeoutError:
-            continue
+            if time.monotonic() > deadline:
+                raise _no_answer(process, START_SECONDS) from None
+
+
+def _no_answer(process: EngineProcess, seconds: float) -> EngineError:
+    return EngineError(
+        f"{process.name} gives no answer", value=f"{seconds:g} s", remedy=f"log: {process.log}"
+    )
 
 
 def offline_environment(

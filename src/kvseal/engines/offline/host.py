@@ -174,7 +174,7 @@ class Engine:
 def _best(step: dict[int, Any]) -> list[list[Any]] | None:
     """The best tokens of one step with their log-probabilities, None where one is no number."""
     best = sorted(step.items(), key=lambda item: item[1].rank)[:TOP_LOGPROBS]
-    if not all(math.isfinite(entry.logprob) for _, entry in best):
+    if len(best) < TOP_LOGPROBS or not all(math.isfinite(entry.logprob) for _, entry in best):
         return None
     return [[token, entry.logprob] for token, entry in best]
 
