@@ -19,6 +19,8 @@ import requests
 
 from kvseal.errors import EngineError
 
+VARIANT_KEY = "lmcache.variant"
+"""Of kv_transfer_params; read by LMCache as kvseal edits it."""
 WATCH_SECONDS = 0.5
 
 
@@ -62,8 +64,11 @@ class CompletionClient:
         cache_salt: str = "",
         seed: int = 0,
         ignore_eos: bool = False,
+        variant: str = "",
     ) -> Completion:
         """Generate up to `max_tokens` tokens at temperature 0.
+
+        `variant` names transformed KV that the prompt begins with; empty is ordinary.
 
         Raises:
             EngineError: when the server can't be reached, answers with an error,
@@ -82,6 +87,8 @@ class CompletionClient:
         }
         if cache_salt:
             body["cache_salt"] = cache_salt
+        if variant:
+            body["kv_transfer_params"] = {VARIANT_KEY: variant}
         outcome: queue.SimpleQueue[Completion | Exception] = queue.SimpleQueue()
         # A daemon: once `watch` has raised, it ends with the engine it waits for.
         threading.Thread(target=self._ask_into, args=(outcome, body), daemon=True).start()

@@ -100,8 +100,12 @@ class KVCacheSDK:
         self._stack = ExitStack()
         self._channels: dict[str, SDKChannel] = {}
 
-    def retrieve(self, token_ids: Sequence[int], cache_salt: str = "") -> torch.Tensor | None:
+    def retrieve(
+        self, token_ids: Sequence[int], cache_salt: str = "", variant: str = ""
+    ) -> torch.Tensor | None:
         """Read the KV of the longest cached prefix of `token_ids`.
+
+        `variant` names transformed KV; empty is ordinary.
 
         Returns:
             `[planes, layers, tokens, width]` in this engine's layout, `tokens` a
@@ -110,14 +114,14 @@ class KVCacheSDK:
         Raises:
             StoreError: for less than a chunk of tokens, or when the server fails.
         """
-        packed = self._channel("kv").retrieve(self._whole_chunks(token_ids), cache_salt)
+        packed = self._channel("kv").retrieve(self._whole_chunks(token_ids), cache_salt, variant)
         return None if packed is None else self._with_planes(packed)
 
     def retrieve_kv(
-        self, token_ids: Sequence[int], cache_salt: str = ""
+        self, token_ids: Sequence[int], cache_salt: str = "", variant: str = ""
     ) -> tuple[torch.Tensor, torch.Tensor] | None:
         """As `retrieve`, as keys and values `[layers, tokens, kv_heads, head_size]`."""
-        packed = self.retrieve(token_ids, cache_salt)
+        packed = self.retrieve(token_ids, cache_salt, variant)
         return None if packed is None else self.layout.unpack(packed)
 
     def store_kv(
@@ -127,10 +131,13 @@ class KVCacheSDK:
         token_ids: Sequence[int],
         cache_salt: str = "",
         *,
+        variant: str = "",
         verify: bool = True,
     ) -> StoreReceipt:
         """As `store`, from keys and values `[layers, tokens, kv_heads, head_size]`."""
-        return self.store(self.layout.pack(keys, values), token_ids, cache_salt, verify=verify)
+        return self.store(
+            self.layout.pack(keys, values), token_ids, cache_salt, variant=variant, verify=verify
+        )
 
     def store(
         self,
@@ -138,6 +145,7 @@ class KVCacheSDK:
         token_ids: Sequence[int],
         cache_salt: str = "",
         *,
+        variant: str = "",
         verify: bool = True,
     ) -> StoreReceipt:
         """Write `packed` under `token_ids`: every chunk or none.
@@ -146,6 +154,7 @@ class KVCacheSDK:
             packed: `[planes, layers, tokens, width]` in this engine's layout.
             token_ids: one for each token; their number a multiple of the chunk.
             cache_salt: as in the requests that shall find it.
+            variant: names transformed KV, as in those requests; empty is ordinary.
             verify: read everything back and compare the bytes.
 
         Raises:
@@ -165,9 +174,9 @@ class KVCacheSDK:
                 remedy="leave the rest to the engine, which computes it",
             )
         channel = self._channel("kv")
-        channel.store(packed, tokens, cache_salt)
+        channel.store(packed, tokens, cache_salt, variant)
         if verify:
-            self._verify(channel, packed, tokens, cache_salt)
+            self._verify(channel, packed, tokens, cache_salt, variant)
         return StoreReceipt(
             stored_tokens=len(tokens),
             chunks=len(tokens) // self.chunk_size_tokens,
@@ -175,13 +184,13 @@ class KVCacheSDK:
             seconds=time.monotonic() - started,
         )
 
-    def delete(self, token_ids: Sequence[int], cache_salt: str = "") -> int:
+    def delete(self, token_ids: Sequence[int], cache_salt: str = "", variant: str = "") -> int:
         """Delete the KV of every whole chunk of `token_ids`; return how many objects there were.
 
         Raises:
             EngineError: when the server refuses.
         """
-        return self._channel("kv").delete(self._whole_chunks(token_ids), cache_salt)
+        return self._channel("kv").delete(self._whole_chunks(token_ids), cache_salt, variant)
 
     def retrieve_queries(
         self, token_ids: Sequence[int], cache_salt: str = "", *, wait_seconds: float = 30.0
@@ -254,13 +263,18 @@ class KVCacheSDK:
         return packed.unsqueeze(0) if packed.ndim == 3 else packed
 
     def _verify(
-        self, channel: SDKChannel, packed: torch.Tensor, tokens: list[int], cache_salt: str
+        self,
+        channel: SDKChannel,
+        packed: torch.Tensor,
+        tokens: list[int],
+        cache_salt: str,
+        variant: str,
     ) -> None:
-        read = channel.retrieve(tokens, cache_salt)
+        read = channel.retrieve(tokens, cache_salt, variant)
         whole = None if read is None else self._with_planes(read)
         as_bytes = packed.contiguous().view(torch.uint8)
         if whole is None or not torch.equal(whole.view(torch.uint8), as_bytes):
-            channel.delete(tokens, cache_salt)
+            channel.delete(tokens, cache_salt, variant)
             raise StoreError(
                 "KV read back after a store is not the KV that was stored; it was deleted",
                 value="nothing came back" if whole is None else f"{list(whole.shape)}",

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -22,6 +23,7 @@ import torch
 
 from kvseal.engines.lmcache_http import LMCacheHTTP
 from kvseal.errors import KvsealError, StoreError
+from kvseal.identity.variant import decorate
 
 LOOKUP_POLL_SECONDS = 0.002
 
@@ -38,7 +40,9 @@ class SDKChannel:
         self._settings = server.config()["mp"]
         self._chunk = int(self._settings["chunk_size"])
 
-    def retrieve(self, tokens: list[int], cache_salt: str) -> torch.Tensor | None:
+    def retrieve(
+        self, tokens: list[int], cache_salt: str, variant: str = ""
+    ) -> torch.Tensor | None:
         """Read the longest cached prefix of whole chunks; None when there is none.
 
         Returns:
@@ -50,10 +54,11 @@ class SDKChannel:
         """
         request = f"kvseal-retrieve-{uuid.uuid4().hex}"
         try:
-            found = self._lookup(tokens, cache_salt, request)
+            with self._named(variant):
+                found = self._lookup(tokens, cache_salt, request)
             if not found:
                 return None
-            key = self._key(tokens[:found], cache_salt, request)
+            key = self._key(tokens[:found], cache_salt, request, variant)
             try:
                 slots = self._transfer.prepare_retrieve(key, self._context.instance_id)
                 if not slots:
@@ -68,7 +73,9 @@ class SDKChannel:
         finally:
             self._context.end_session(request)
 
-    def store(self, packed: torch.Tensor, tokens: list[int], cache_salt: str) -> None:
+    def store(
+        self, packed: torch.Tensor, tokens: list[int], cache_salt: str, variant: str = ""
+    ) -> None:
         """Write whole chunks `[planes, layers, tokens, width]`; every one must be new.
 
         Raises:
@@ -77,7 +84,7 @@ class SDKChannel:
         """
         source = packed.detach().cpu()
         request = f"kvseal-store-{uuid.uuid4().hex}"
-        key = self._key(tokens, cache_salt, request)
+        key = self._key(tokens, cache_salt, request, variant)
         reserved: list[int] = []
         try:
             slots, reserved = self._reserve(key)
@@ -91,9 +98,10 @@ class SDKChannel:
         finally:
             self._context.end_session(request)
 
-    def delete(self, tokens: list[int], cache_salt: str) -> int:
+    def delete(self, tokens: list[int], cache_salt: str, variant: str = "") -> int:
         """Delete all chunks of `tokens`, locked or not; return how many there were."""
-        keys = self._object_keys(self._key(tokens, cache_salt, "kvseal-delete"), tokens)
+        key = self._key(tokens, cache_salt, "kvseal-delete", variant)
+        keys = self._object_keys(key, tokens)
         return self._server.delete(keys)
 
     def _lookup(self, tokens: list[int], cache_salt: str, request: str) -> int:
@@ -173,15 +181,26 @@ class SDKChannel:
                 remedy="clear the LMCache server's cache before anything reads these tokens",
             ) from error
 
-    def _key(self, tokens: list[int], cache_salt: str, request: str) -> Any:
-        return self._context._create_key(
-            token_ids=tokens,
-            start=0,
-            end=len(tokens),
-            request_id=request,
-            cache_salt=cache_salt,
-            worker_id=0,
-        )
+    def _key(self, tokens: list[int], cache_salt: str, request: str, variant: str) -> Any:
+        with self._named(variant):
+            return self._context._create_key(
+                token_ids=tokens,
+                start=0,
+                end=len(tokens),
+                request_id=request,
+                cache_salt=cache_salt,
+                worker_id=0,
+            )
+
+    @contextmanager
+    def _named(self, variant: str) -> Iterator[None]:
+        """Let LMCache's context make keys of `variant`; one channel, one thread."""
+        plain = self._context._model_name
+        self._context._model_name = decorate(plain, variant)
+        try:
+            yield
+        finally:
+            self._context._model_name = plain
 
     def _object_keys(self, key: Any, tokens: list[int]) -> list[dict[str, Any]]:
         """The server's object keys of `tokens`, chunk by chunk, in their JSON form."""
