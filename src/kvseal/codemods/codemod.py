@@ -10,7 +10,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -29,8 +29,9 @@ class Codemod:
 
     `versions` maps the names a distribution may have to the public versions the
     edit was checked against. `edited` are the files it changes, relative to
-    site-packages; `rewrite` gets their bytes and returns new bytes for each of
-    them, and the bytes of files it adds. `when_absent` says what it means that
+    site-packages, `edited_in` further ones that only some versions have;
+    `rewrite` gets their bytes and returns new bytes for each of them, and the
+    bytes of files it adds. `when_absent` says what it means that
     no such distribution is installed: `refuse` where the edit is the point of
     the environment, `skip` where it is then not needed.
 
@@ -50,6 +51,11 @@ class Codemod:
     source_reason: str = ""
     source_text: bytes | None = None
     lmcache_diff: str | None = None
+    edited_in: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def files_of(self, distribution: Distribution) -> tuple[str, ...]:
+        """Return the files that are edited in this version of the distribution."""
+        return self.edited + self.edited_in.get(distribution.version.split("+")[0], ())
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ def plan_codemod(
         AnchorMismatchError: when the code to edit is not there exactly once.
     """
     check_version(codemod, distribution)
-    sources = {path: read(distribution, path) for path in codemod.edited}
+    sources = {path: read(distribution, path) for path in codemod.files_of(distribution)}
     results = codemod.rewrite(distribution, sources)
     steps = []
     for path, after in sorted(results.items()):

@@ -78,7 +78,7 @@ def make_plan(
             continue
         chosen = codemod
         if lmcache_checkout is not None and codemod.lmcache_diff is not None:
-            sources = {path: read(distribution, path) for path in codemod.edited}
+            sources = {path: read(distribution, path) for path in codemod.files_of(distribution)}
             chosen = upstream_diff.from_checkout(codemod, lmcache_checkout, sources, distribution)
         step = plan_codemod(chosen, distribution, read, environment.site_packages)
         for file in step.files:

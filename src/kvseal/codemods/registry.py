@@ -9,13 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvseal.codemods import vllm_distribution_name, vllm_query_export
+from kvseal.codemods import (
+    lmcache_connector_variant,
+    lmcache_key_variant,
+    lmcache_layout_lookup,
+    lmcache_transform_identity,
+    vllm_distribution_name,
+    vllm_query_export,
+)
 from kvseal.codemods.codemod import Codemod
 from kvseal.errors import OptionError
 
 CODEMODS: tuple[Codemod, ...] = (
     vllm_distribution_name.CODEMOD,
     vllm_query_export.CODEMOD,
+    # Transform identity. The first adds the module that the others import.
+    lmcache_transform_identity.CODEMOD,
+    lmcache_key_variant.CODEMOD,
+    lmcache_layout_lookup.CODEMOD,
+    lmcache_connector_variant.CODEMOD,
 )
 
 

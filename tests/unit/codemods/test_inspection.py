@@ -4,8 +4,10 @@ from __future__ import annotations
 from kvseal.codemods import patchset
 from kvseal.codemods.environment import Environment
 from kvseal.codemods.inspection import inspect
-from kvseal.codemods.registry import CODEMODS
+from kvseal.codemods.registry import select
 from kvseal.codemods.vllm_query_export import ATTENTION_WRAPPER, CONNECTOR_BASE
+
+CODEMODS = tuple(select(["vllm_distribution_name", "vllm_query_export"]))
 
 
 def test_an_unpatched_environment_has_an_empty_record_and_stays_untouched(

@@ -8,13 +8,23 @@ from kvseal.errors import OptionError
 from kvseal.spec.options import WORKFLOWS
 
 
-def test_the_codemods_are_these() -> None:
-    assert [c.name for c in CODEMODS] == ["vllm_distribution_name", "vllm_query_export"]
+def test_each_codemod_has_the_name_of_its_module_and_stands_once() -> None:
+    names = [codemod.name for codemod in CODEMODS]
+    assert len(set(names)) == len(names)
+    for codemod in CODEMODS:
+        assert codemod.rewrite.__module__ == f"kvseal.codemods.{codemod.name}"
+
+
+def test_the_module_that_others_import_is_added_first() -> None:
+    names = [codemod.name for codemod in CODEMODS if codemod.name.startswith("lmcache_")]
+    assert names[0] == "lmcache_transform_identity"
 
 
 def test_only_and_without_choose_by_name() -> None:
     assert [c.name for c in select(only=["vllm_query_export"])] == ["vllm_query_export"]
-    assert [c.name for c in select(without=["vllm_query_export"])] == ["vllm_distribution_name"]
+    assert select(without=["vllm_query_export"]) == [
+        codemod for codemod in CODEMODS if codemod.name != "vllm_query_export"
+    ]
     assert select(["vllm_query_export"], ["vllm_query_export"]) == []
     assert select() == list(CODEMODS)
 

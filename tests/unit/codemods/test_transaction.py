@@ -14,7 +14,9 @@ import pytest
 from kvseal.codemods import patchset
 from kvseal.codemods.environment import Environment
 from kvseal.codemods.inspection import inspect
-from kvseal.codemods.registry import CODEMODS
+from kvseal.codemods.registry import select
+
+CODEMODS = tuple(select(["vllm_distribution_name", "vllm_query_export"]))
 
 Snapshot = Callable[[Environment], dict[str, bytes]]
 MOST_STEPS = 60

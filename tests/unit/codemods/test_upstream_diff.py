@@ -12,11 +12,13 @@ import pytest
 from kvseal.codemods import patchset
 from kvseal.codemods.environment import Environment
 from kvseal.codemods.inspection import inspect
-from kvseal.codemods.registry import CODEMODS
+from kvseal.codemods.registry import select
 from kvseal.codemods.unified import unified_diff
 from kvseal.codemods.upstream_diff import apply_diff
 from kvseal.codemods.vllm_query_export import ATTENTION_WRAPPER, CODEMOD, CONNECTOR_BASE
 from kvseal.errors import PatchError
+
+CODEMODS = tuple(select(["vllm_distribution_name", "vllm_query_export"]))
 
 SAVE = b"connector.save_kv_layer(layer_name, kv_cache, attn_metadata)"
 Edit = Callable[[dict[str, bytes]], dict[str, bytes]]
