@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvseal.codemods import (
+    lmcache_capability,
     lmcache_connector_variant,
     lmcache_key_variant,
     lmcache_layout_lookup,
     lmcache_transform_identity,
+    vllm_block_hash_variant,
     vllm_distribution_name,
     vllm_query_export,
 )
@@ -28,6 +30,8 @@ CODEMODS: tuple[Codemod, ...] = (
     lmcache_key_variant.CODEMOD,
     lmcache_layout_lookup.CODEMOD,
     lmcache_connector_variant.CODEMOD,
+    lmcache_capability.CODEMOD,
+    vllm_block_hash_variant.CODEMOD,
 )
 
 
