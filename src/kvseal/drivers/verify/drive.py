@@ -23,7 +23,7 @@ from kvseal.engines.lmcache import CacheServer, LMCacheEndpoint, started_lmcache
 from kvseal.engines.lmcache_http import LMCacheHTTP
 from kvseal.engines.offline.client import OfflineEngine, offline_environment, started_offline
 from kvseal.engines.offline.protocol import Answer, Question
-from kvseal.errors import KvsealError
+from kvseal.errors import EngineError, KvsealError
 from kvseal.process import Progress, segment_name
 from kvseal.records import verification
 from kvseal.spec.contracts import CONTROL, LMCACHE, MP
@@ -126,6 +126,11 @@ class _Target:
                         self.observer.attached(self.target, self.endpoint)
                     )
                 self._probes(engine, watch)
+                if self.target == CONTROL and self.disqualified:
+                    raise EngineError(
+                        "the control is not the one that was asked for",
+                        remedy=f"the report says how it differs; log: {self.log}",
+                    )
         except KvsealError as error:
             history.append(
                 verification.error(

@@ -87,7 +87,7 @@ def mismatches(
         yield f"kv_load_failure_policy is {transfer['kv_load_failure_policy']}"
     settings = prepared.settings
     if target == LMCACHE and settings is not None:
-        effective = engine["lmcache"]["effective"]
+        effective = engine.get("lmcache", {}).get("effective", {})
         for name in ("chunk_size", *prepared.contract.settings):
             if effective.get(name) != settings.effective.get(name):
                 yield f"LMCache runs with {name} {effective.get(name)!r}"
