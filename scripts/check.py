@@ -75,7 +75,8 @@ def verifier() -> bool:
 
 def engines() -> bool:
     """Tests inside the engine environment: tensors against other code, and running engines."""
-    folders = ["tests/unit/compaction", "tests/unit/layouts", "tests/unit/engines", "tests/engines"]
+    parts = ("compaction", "layouts", "engines", "faults", "workload/probes")
+    folders = [*(f"tests/unit/{part}" for part in parts), "tests/engines"]
     return in_environment_of("comparison", *folders)
 
 
