@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """LMCache: a server says that it knows variants, and nobody sends one to a server that does not.
 
-The server lists `transform_identity_v1` in its answer to GET_EXPERIMENTAL and
-in `/status`. The connector asks every server it uses before the first request
+The server lists `transform_identity_v1` and, one entry each, the scopes it takes
+(`transform_identity_v1:r`) in its answer to GET_EXPERIMENTAL and as
+`capabilities` in `/status`. A handler that refuses a key gives no answer at
+all, for which vLLM's scheduler would wait, so a scope is asked for as well. The
+connector asks every server it uses before the first request
 that names a variant is admitted, the SDK before its first key with a variant;
 without the announcement that is an error, before anything is looked up or
 stored. A server that does not know variants would only miss (it takes the
@@ -28,59 +31,56 @@ CONTEXT = "lmcache/sdk/context.py"
 IMPORT = "from lmcache.v1 import transform_identity"
 ANNOUNCE = """
 # kvseal: variants are known here.
-return [*self._experimental_transfer, transform_identity.CAPABILITY]
+return [*self._experimental_transfer, *self._transform_capabilities()]
 """
 STATUS_METHOD = '''
 
 def report_status(self) -> dict:
     """Return the status of this module and what the server can do (kvseal)."""
     return {
-        "capabilities": [transform_identity.CAPABILITY],
+        "capabilities": self._transform_capabilities(),
         **self._report_liveness(),
     }
+
+def _transform_capabilities(self) -> list[str]:
+    """Return the announcement of variants, with the scopes that are taken (kvseal)."""
+    try:
+        from lmcache.v1 import transform_scope
+    except ImportError:  # scopes are not enforced here
+        return transform_identity.announcement()
+    return transform_identity.announcement(transform_scope.allowed_scopes())
 '''
 CONNECTOR_METHOD = '''
 
-def require_transform_identity(self) -> None:
-    """Raise ValueError unless every server announces that it knows variants (kvseal)."""
+def require_transform_identity(self, variant: str) -> None:
+    """Raise ValueError unless every server announces that it takes this variant (kvseal)."""
     # Asked before a request is scheduled; a silent server must not hold up others long.
-    known: set[str] = self.__dict__.setdefault("_transform_identity_servers", set())
+    known: dict[str, set[str]] = self.__dict__.setdefault("_announced", {})
     for url in self._server_urls:
-        if url in known:
-            continue
-        announced = get_experimental(
-            self.CLIENTS[url], timeout=min(self._mq_timeout, 10.0)
-        )
-        if transform_identity.CAPABILITY not in announced:
-            raise ValueError(
-                f"LMCache server {url} does not announce "
-                f"{transform_identity.CAPABILITY}; start one that knows variants"
+        if transform_identity.CAPABILITY not in known.get(url, ()):
+            known[url] = get_experimental(
+                self.CLIENTS[url], timeout=min(self._mq_timeout, 10.0)
             )
-        known.add(url)
+        transform_identity.require_announced(variant, known[url], url)
 '''
 SDK_METHOD = '''
 
-def _require_transform_identity(self) -> None:
-    """Raise LMCacheSDKError unless the server announces that it knows variants (kvseal)."""
-    if self.__dict__.get("_transform_identity_known", False):
-        return
+def _require_transform_identity(self, variant: str) -> None:
+    """Raise LMCacheSDKError unless the server announces that it takes this variant (kvseal)."""
     url = f"{self._http_url}/status"
     try:
-        response = requests.get(url, timeout=self._mq_timeout)
-        response.raise_for_status()
-        announced = response.json().get("capabilities", [])
-    except (requests.RequestException, AttributeError, ValueError) as err:
-        raise LMCacheSDKError(f"failed to fetch the capabilities from {url}") from err
-    if transform_identity.CAPABILITY not in announced:
-        raise LMCacheSDKError(
-            f"the server at {self._http_url} does not announce "
-            f"{transform_identity.CAPABILITY}; start one that knows variants"
-        )
-    self._transform_identity_known = True
+        if transform_identity.CAPABILITY not in self.__dict__.get("_announced", ()):
+            response = requests.get(url, timeout=self._mq_timeout)
+            response.raise_for_status()
+            self._announced = list(response.json().get("capabilities", []))
+        transform_identity.require_announced(variant, self._announced, self._http_url)
+    except (requests.RequestException, AttributeError, TypeError, ValueError) as err:
+        raise LMCacheSDKError(f"variant {variant!r} refused: {err}") from err
 '''
 SDK_CHECK = """
-if transform_identity.split(key.model_name)[1]:
-    self._require_transform_identity()
+named = transform_identity.split(key.model_name)[1]
+if named:
+    self._require_transform_identity(named)
 return key
 """
 

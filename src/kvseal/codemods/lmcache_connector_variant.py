@@ -84,7 +84,7 @@ def admit_transform_variant(self, request: "Request") -> None:
             f"variant {variant!r} refused: this connector does not ask servers for "
             f"{transform_identity.CAPABILITY}"
         )
-    require()
+    require(variant)
 
 def _admit_tracker(
     self, request: "Request", tracker: LMCacheMPRequestTracker

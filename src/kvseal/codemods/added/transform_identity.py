@@ -44,6 +44,22 @@ def scope(variant: str) -> str:
     return validate(variant)[0]
 
 
+def announcement(scopes: str = "rqpg") -> list[str]:
+    """Return what a server that takes variants of `scopes` announces."""
+    return [CAPABILITY, *(f"{CAPABILITY}:{letter}" for letter in scopes)]
+
+
+def require_announced(variant: str, announced: Any, server: str) -> None:
+    """Refuse to send `variant` to a server that did not announce that it takes it."""
+    if f"{CAPABILITY}:{scope(variant)}" not in announced:
+        known = f"takes other scopes than that of {variant!r}"
+        raise ValueError(
+            f"LMCache server {server} "
+            f"{known if CAPABILITY in announced else f'does not announce {CAPABILITY}'}; "
+            "start one that takes this variant"
+        )
+
+
 def refuse_forged(text: Any, what: str) -> None:
     """Refuse a name or salt from outside that holds the mark; case is not looked at."""
     if isinstance(text, str) and RESERVED in text.lower():
