@@ -65,7 +65,7 @@ def require_transform_identity(self, variant: str) -> None:
 '''
 SDK_METHOD = '''
 
-def _require_transform_identity(self, variant: str) -> None:
+def _require_transform_identity(self, named: str) -> None:
     """Raise LMCacheSDKError unless the server announces that it takes this variant (kvseal)."""
     url = f"{self._http_url}/status"
     try:
@@ -73,9 +73,9 @@ def _require_transform_identity(self, variant: str) -> None:
             response = requests.get(url, timeout=self._mq_timeout)
             response.raise_for_status()
             self._announced = list(response.json().get("capabilities", []))
-        transform_identity.require_announced(variant, self._announced, self._http_url)
+        transform_identity.require_announced(named, self._announced, self._http_url)
     except (requests.RequestException, AttributeError, TypeError, ValueError) as err:
-        raise LMCacheSDKError(f"variant {variant!r} refused: {err}") from err
+        raise LMCacheSDKError(f"variant {named!r} refused: {err}") from err
 '''
 SDK_CHECK = """
 named = transform_identity.split(key.model_name)[1]
