@@ -12,8 +12,11 @@ from collections.abc import Sequence
 from kvseal.codemods import (
     lmcache_capability,
     lmcache_connector_variant,
+    lmcache_event_fence,
     lmcache_key_variant,
     lmcache_layout_lookup,
+    lmcache_scope_enforcement,
+    lmcache_sdk_variant,
     lmcache_transform_identity,
     vllm_block_hash_variant,
     vllm_distribution_name,
@@ -30,6 +33,9 @@ CODEMODS: tuple[Codemod, ...] = (
     lmcache_key_variant.CODEMOD,
     lmcache_layout_lookup.CODEMOD,
     lmcache_connector_variant.CODEMOD,
+    lmcache_sdk_variant.CODEMOD,
+    lmcache_scope_enforcement.CODEMOD,
+    lmcache_event_fence.CODEMOD,
     lmcache_capability.CODEMOD,
     vllm_block_hash_variant.CODEMOD,
 )

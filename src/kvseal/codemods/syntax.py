@@ -91,12 +91,15 @@ def before(code: str) -> Edit:
 
 
 def first_in_body(code: str, parameter: str = "") -> Edit:
-    """Return the edit of a function or class: `code` first in it, `parameter` last in its head."""
+    """Return the edit of a function, class or loop: `code` first in it, behind its docstring.
+
+    `parameter`, such as `variant: str = ""`, becomes the last of a function's.
+    """
 
     def edit(node: cst.BaseStatement) -> Replacement:
         if isinstance(node, cst.FunctionDef) and parameter:
             node = node.with_changes(params=_with_parameter(node.params, parameter))
-        assert isinstance(node, (cst.FunctionDef, cst.ClassDef))  # noqa: S101 - anchor's doing
+        assert isinstance(node, (cst.FunctionDef, cst.ClassDef, cst.For))  # noqa: S101 - as anchored
         body = list(node.body.body)
         documented = len(body) > 0 and m.matches(
             body[0], m.SimpleStatementLine(body=[m.Expr(m.SimpleString() | m.ConcatenatedString())])

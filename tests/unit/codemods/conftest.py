@@ -10,12 +10,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.util
+import json
 import os
-from collections.abc import Callable
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kvseal.codemods import patchset
+from kvseal.codemods.codemod import Codemod
 from kvseal.codemods.environment import Environment
 from kvseal.codemods.known import known_files
 from kvseal.codemods.ledger import Ledger
@@ -166,3 +174,99 @@ def snapshot() -> Snapshot:
 
 def _record_digest(data: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+LMCACHE_VERSIONS = ("0.5.4", "0.5.5", "0.5.6")
+TREES_VARIABLE = "KVSEAL_TEST_LMCACHE_TREES"
+PYTHON_VARIABLE = "KVSEAL_TEST_ENGINE_PYTHON"
+
+
+@dataclass(frozen=True)
+class LMCacheCopy:
+    """A private copy of one real LMCache, in the layout of an environment."""
+
+    version: str
+    environment: Environment
+
+    def apply(self, codemods: Sequence[Codemod]) -> None:
+        """Make the copy carry exactly `codemods`."""
+        patchset.apply(self.environment, codemods)
+
+    def run(self, code: str, **variables: str) -> Any:
+        """Run `code` with this LMCache in a process of its own; return what it printed, as JSON."""
+        python = os.environ.get(PYTHON_VARIABLE, sys.executable)
+        probe = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
+        if subprocess.run([python, "-c", probe], check=False).returncode != 0:
+            pytest.skip(f"{python} has no torch; {PYTHON_VARIABLE} may name one that has")
+        environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        environment |= {
+            "PYTHONPATH": str(self.environment.site_packages),
+            # Compiled once for each copy, and not among the files that are compared.
+            "PYTHONPYCACHEPREFIX": str(self.environment.root / "compiled"),
+            "LMCACHE_LOG_LEVEL": "ERROR",
+        }
+        done = subprocess.run(
+            [python, "-c", code],
+            env=environment | variables,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+@pytest.fixture(params=LMCACHE_VERSIONS, scope="module")
+def lmcache(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> LMCacheCopy:
+    """A copy of each LMCache that is at hand, for the tests of one module.
+
+    A test that needs it in a certain state applies codemods. At hand are the
+    installed one and the unpacked wheels in the folders that the variable
+    KVSEAL_TEST_LMCACHE_TREES names.
+    """
+    version: str = request.param
+    folders = [Path(name) for name in os.environ.get(TREES_VARIABLE, "").split(os.pathsep) if name]
+    found = importlib.util.find_spec("lmcache")
+    if found is not None and found.submodule_search_locations:
+        folders.append(Path(found.submodule_search_locations[0]).parent)
+    for folder in folders:
+        info = folder / f"lmcache-{version}.dist-info"
+        if info.is_dir():
+            break
+    else:
+        pytest.skip(f"no LMCache {version} at hand; {TREES_VARIABLE} may name unpacked wheels")
+    root = tmp_path_factory.mktemp(f"lmcache-{version}")
+    copy = root / "lib/python3.11/site-packages"
+    for source in (info, folder / "lmcache"):
+        shutil.copytree(
+            source, copy / source.name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
+        )
+    return LMCacheCopy(version, Environment.find(root))
+
+
+@pytest.fixture
+def alters_nothing_else(lmcache: LMCacheCopy, snapshot: Snapshot) -> Callable[..., None]:
+    """Return a check of one codemod: applies once, again changes nothing, reverts to the bytes."""
+
+    def check(codemod: Codemod, *before: Codemod) -> None:
+        environment = lmcache.environment
+        lmcache.apply([])
+        original = snapshot(environment)
+        lmcache.apply(before)
+        patched = snapshot(environment)
+        assert patchset.apply(environment, [*before, codemod]).changed
+        after = snapshot(environment)
+        distribution = environment.distributions(["lmcache"])[0]
+        changed = {path for path in after if after[path] != patched.get(path)}
+        assert changed >= set(codemod.files_of(distribution))
+        assert {p for p in changed if p in original} == set(codemod.files_of(distribution))
+        assert not patchset.apply(environment, [*before, codemod]).changed
+        patchset.revert(environment, [*before, codemod], [codemod.name])
+        assert snapshot(environment) == patched
+        patchset.revert(environment, [*before, codemod])
+        assert snapshot(environment) == original
+
+    return check

@@ -122,12 +122,13 @@ class Leases:
             return not self._is_over(variant)
 
     def end(self, variant: str) -> list[Any]:
-        """End the lease of `variant`, also one that has not begun; return keys to delete."""
+        """End the lease of `variant`, also one that has not begun; return its keys, to delete."""
         if transform_identity.scope(variant) != "r":
             raise ValueError(f"variant {variant!r} is not request-local and has no lease")
         with self._lock:
+            lease = self._running.get(variant)
             self._end(variant)
-            return list(self._to_delete)
+            return list(lease.keys) if lease is not None else []
 
     def due(self) -> list[Any]:
         """End the leases whose time is over; return all keys that are still to delete."""
