@@ -14,7 +14,9 @@ from kvseal.codemods import (
     lmcache_connector_variant,
     lmcache_event_fence,
     lmcache_key_variant,
+    lmcache_labels,
     lmcache_layout_lookup,
+    lmcache_name_length,
     lmcache_scope_enforcement,
     lmcache_sdk_variant,
     lmcache_transform_identity,
@@ -36,6 +38,8 @@ CODEMODS: tuple[Codemod, ...] = (
     lmcache_sdk_variant.CODEMOD,
     lmcache_scope_enforcement.CODEMOD,
     lmcache_event_fence.CODEMOD,
+    lmcache_name_length.CODEMOD,
+    lmcache_labels.CODEMOD,
     lmcache_capability.CODEMOD,
     vllm_block_hash_variant.CODEMOD,
 )
