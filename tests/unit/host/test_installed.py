@@ -165,6 +165,11 @@ def test_an_added_file_that_no_import_of_it_takes(sample: Site, name: str) -> No
     assert installed.inspect(NAME).stock
 
 
+def test_a_folder_called_like_a_module_is_none(sample: Site) -> None:
+    (sample.path / "sample/odd.py").mkdir()
+    assert installed.inspect(NAME).stock
+
+
 def test_a_module_without_a_digest_is_vouched_for_by_nobody(site: Site) -> None:
     site.write("sample/__init__.py", b"")
     site.write("sample/core.py", b"1", "sample/core.py,,\n")

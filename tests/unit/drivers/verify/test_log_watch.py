@@ -99,6 +99,14 @@ def test_a_cause_ends_where_another_record_begins(log: Log, record: str) -> None
     assert reasons == ["the cache was given up: degraded mode"]
 
 
+def test_a_traceback_that_has_not_ended_names_no_former_cause(log: Log) -> None:
+    _, reasons = log.add(
+        "Traceback (most recent call last):\n  File\nValueError: old\n"
+        "Traceback (most recent call last):\n  raise Error('degraded mode')\n"
+    )
+    assert reasons == ["the cache was given up: raise Error('degraded mode')"]
+
+
 def test_a_line_counts_once_it_is_whole(log: Log) -> None:
     assert log.add("WARNING lmcache: half of") == ([], [])
     assert log.add(" it, Degraded MODE") == ([], [])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, Listener
@@ -124,9 +125,11 @@ def verifier(
     address = str(tmp_path / "engine")
     monkeypatch.setenv(ADDRESS_VARIABLE, address)
     with Listener(address, family="AF_UNIX") as listener:
-        thread = threading.Thread(target=serve, daemon=True)
+        ended: list[None] = []
+        thread = threading.Thread(target=lambda: ended.append(serve()), daemon=True)
         thread.start()
         connection: Connection = listener.accept()
+        assert ADDRESS_VARIABLE not in os.environ, "no child of an engine can call in its place"
 
         def ask(op: str, **message: Any) -> dict[str, Any]:
             send(connection, op=op, **message)
@@ -138,7 +141,7 @@ def verifier(
         yield ask
         connection.close()
         thread.join(10)
-        assert not thread.is_alive(), "the loop must end with the verifier"
+        assert ended == [None], "the loop ends with the verifier, and without an error"
 
 
 Ask = Callable[..., dict[str, Any]]
