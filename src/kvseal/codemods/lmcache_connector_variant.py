@@ -94,7 +94,8 @@ def _admit_tracker(
         return
     try:
         self.admit_transform_variant(request)
-    except ValueError as error:
+    except Exception as error:
+        # Whatever it is: raised in the scheduler it would end the engine.
         tracker.variant_refused = True
         logger.error(
             "Request %s: nothing is loaded or stored: %s", request.request_id, error

@@ -273,6 +273,11 @@ known[0] = ["transfer_query"]
 c = connector(servers=("u", "w"))
 out["old server"] = admitted(c, request("f", named))
 out["old server step"] = step(c, request("g", named), 2)
+class Broken(Client):
+    def get_experimental(self): raise ConnectionError("gone")
+c = connector()
+c.scheduler_adapter.mq_clients = c.scheduler_adapter.req_clients = {"u": Broken()}
+out["broken server step"] = step(c, request("i", named), 2)
 out["keys"] = names()
 out["ordinary"] = step(c, request("h"), 1)
 """)
@@ -282,7 +287,7 @@ def where_a_variant_cannot_be_served_it_is_refused(out: dict[str, Any]) -> None:
     assert "takes other scopes" in str(out["other scope"])
     assert "prefix cache" in str(out["vllm unaware"])
     assert "does not announce transform_identity_v1" in str(out["old server"])
-    assert out["old server step"] == {
+    assert out["old server step"] == out["broken server step"] == {
         "load": 0, "asynchronous": False, "retrieved": None, "stored": None,
     }  # fmt: skip
     assert out["keys"] == []
