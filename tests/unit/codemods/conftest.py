@@ -244,6 +244,15 @@ def lmcache(
         shutil.copytree(
             source, copy / source.name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
         )
+    # An engine environment may hold a patched LMCache; kvseal keeps its originals.
+    site_packages = folder.resolve()
+    ledger = Ledger(Environment(list(site_packages.parents)[:3][-1], site_packages))
+    for path, item in known_files(ledger).items():
+        if path.startswith("lmcache/") and item.original is None:
+            (copy / path).unlink(missing_ok=True)
+        elif path.startswith("lmcache/"):
+            assert item.original is not None
+            (copy / path).write_bytes(ledger.blob(item.original))
     return LMCacheCopy(version, Environment.find(root))
 
 
