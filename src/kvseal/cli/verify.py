@@ -61,7 +61,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=verify_request.DEFAULT_CACHE_GIB,
         metavar="N",
-        help="GiB for vLLM's KV on a CPU, and for an LMCache server (default: 2)",
+        help="GiB for an LMCache server (default: 2)",
+    )
+    cache.add_argument(
+        "--cpu-kv-gib",
+        type=int,
+        default=verify_request.DEFAULT_CPU_KV_GIB,
+        metavar="N",
+        help="GiB for vLLM's own KV cache on a CPU (default: 2)",
     )
     cache.add_argument(
         "--accept-deviation",
@@ -197,6 +204,7 @@ def _from_options(args: argparse.Namespace) -> VerifyRequest:
         chunk_size=args.chunk_size,
         tenant=args.tenant,
         cache_gib=args.cache_gib,
+        cpu_kv_gib=args.cpu_kv_gib,
         accepted_deviations=tuple(args.accept_deviation),
     )
 

@@ -31,6 +31,9 @@ DEFAULT_SPAN_BLOCKS = 16
 DEFAULT_SPAN_TOKENS = 256
 DEFAULT_TENANT = "isolated-verifier"
 DEFAULT_CACHE_GIB = 2
+DEFAULT_CPU_KV_GIB = 2
+DEFAULT_ENGINE_START_SECONDS = 1800
+DEFAULT_SERVER_START_SECONDS = 180
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class VerifyRequest:
     `model` and `tokenizer` are a hub name or a directory. `revision` is "" for a
     directory. `max_model_len` None is the model's own limit, `chunk_size` None
     LMCache's resolved one or a span of whole blocks. `native_prefix_caching`
-    None means not asked for either way.
+    None means not asked for either way. `cache_gib` is an LMCache server's memory,
+    `cpu_kv_gib` vLLM's own KV cache on a CPU. A port of 0 is replaced by a free one.
     """
 
     model: str
@@ -65,6 +69,11 @@ class VerifyRequest:
     chunk_size: int | None = None
     tenant: str = DEFAULT_TENANT
     cache_gib: int = DEFAULT_CACHE_GIB
+    cpu_kv_gib: int = DEFAULT_CPU_KV_GIB
+    engine_start_seconds: int = DEFAULT_ENGINE_START_SECONDS
+    server_start_seconds: int = DEFAULT_SERVER_START_SECONDS
+    server_port: int = 0
+    server_http_port: int = 0
     accepted_deviations: tuple[str, ...] = ()
     visible_devices: str | None = None
 
@@ -205,6 +214,7 @@ def _numbers(request: VerifyRequest) -> Iterator[OptionError]:
         ("--max-model-len", request.max_model_len, 1),
         ("--chunk-size", request.chunk_size, 1),
         ("--cache-gib", request.cache_gib, 1),
+        ("--cpu-kv-gib", request.cpu_kv_gib, 1),
     ):
         if value is not None and value < least:
             yield OptionError(

@@ -51,38 +51,44 @@ def problem(**changes: Any) -> OptionError:
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("name", "default"),
-    [
-        ("contract", "strict"),
-        ("lmcache_config", None),
-        ("compare_native", False),
-        ("native_prefix_caching", None),
-        ("fixture", None),
-        ("suite", "standard"),
-        ("prompt_format", None),
-        ("reuse_counts", (1, 3)),
-        ("max_tokens", 16),
-        ("seed", 0),
-        ("dtype", "float16"),
-        ("gpu_memory_utilization", 0.45),
-        ("max_model_len", None),
-        ("block_size", 16),
-        ("chunk_size", None),
-        ("tenant", "isolated-verifier"),
-        ("cache_gib", 2),
-        ("accepted_deviations", ()),
-        ("visible_devices", None),
-    ],
-)
+DEFAULTS: dict[str, Any] = {
+    "contract": "strict",
+    "lmcache_config": None,
+    "compare_native": False,
+    "native_prefix_caching": None,
+    "fixture": None,
+    "suite": "standard",
+    "prompt_format": None,
+    "reuse_counts": (1, 3),
+    "max_tokens": 16,
+    "seed": 0,
+    "dtype": "float16",
+    "gpu_memory_utilization": 0.45,
+    "max_model_len": None,
+    "block_size": 16,
+    "chunk_size": None,
+    "tenant": "isolated-verifier",
+    "cache_gib": 2,
+    "cpu_kv_gib": 2,
+    "engine_start_seconds": 1800,
+    "server_start_seconds": 180,
+    "server_port": 0,
+    "server_http_port": 0,
+    "accepted_deviations": (),
+    "visible_devices": None,
+}
+
+
+@pytest.mark.parametrize(("name", "default"), DEFAULTS.items())
 def test_defaults_of_the_public_contract(name: str, default: Any) -> None:
     assert getattr(request(), name) == default
 
 
-@pytest.mark.parametrize("name", ["model", "model_revision", "kv_connector"])
-def test_what_has_no_default(name: str) -> None:
-    fields = VerifyRequest.__dataclass_fields__
-    assert fields[name].default is dataclasses.MISSING
+def test_what_has_no_default() -> None:
+    required = ["model", "model_revision", "tokenizer", "tokenizer_revision", "kv_connector"]
+    fields = dataclasses.fields(VerifyRequest)
+    assert [entry.name for entry in fields if entry.default is dataclasses.MISSING] == required
+    assert [entry.name for entry in fields] == [*required, *DEFAULTS]
 
 
 def parsed(*options: str) -> VerifyRequest:
@@ -103,6 +109,7 @@ def test_the_command_line_says_all_of_it() -> None:
         "--prompt-format": "raw", "--reuse-counts": "2", "--max-tokens": "3", "--seed": "4",
         "--dtype": "float32", "--gpu-memory-utilization": "0.5", "--max-model-len": "600",
         "--block-size": "32", "--chunk-size": "64", "--tenant": "t", "--cache-gib": "7",
+        "--cpu-kv-gib": "8",
         "--accept-deviation": "torch",
     }  # fmt: skip
     flags = ("--compare-native", "--no-native-prefix-caching")
@@ -124,6 +131,7 @@ def test_the_command_line_says_all_of_it() -> None:
         chunk_size=64,
         tenant="t",
         cache_gib=7,
+        cpu_kv_gib=8,
         accepted_deviations=("torch",),
         compare_native=True,
         native_prefix_caching=False,
@@ -241,6 +249,7 @@ def test_utilization_that_is_none(text: str) -> None:
         ("block_size", "--block-size", 1),
         ("max_model_len", "--max-model-len", 1),
         ("cache_gib", "--cache-gib", 1),
+        ("cpu_kv_gib", "--cpu-kv-gib", 1),
     ],
 )
 def test_least_numbers(field: str, option: str, least: int) -> None:

@@ -108,6 +108,7 @@ class _Target:
                         environment=self._environment(),
                         log=self.log,
                         run_id=self.evidence.run_id,
+                        start_seconds=self.prepared.request.engine_start_seconds,
                     )
                 )
                 history.append(
@@ -157,6 +158,9 @@ class _Target:
                 CacheServer(
                     chunk_size_tokens=self.prepared.geometry.chunk_tokens,
                     l1_gib=request.cache_gib,
+                    port=request.server_port,
+                    http_port=request.server_http_port,
+                    start_timeout_seconds=request.server_start_seconds,
                     visible_devices=request.visible_devices,
                 ),
                 python=sys.executable,
@@ -179,7 +183,7 @@ class _Target:
         request, settings = self.prepared.request, self.prepared.settings
         environment = offline_environment(
             self.prepared.ground.device,
-            cpu_kv_gib=request.cache_gib,
+            cpu_kv_gib=request.cpu_kv_gib,
             visible_devices=request.visible_devices,
         )
         if self.target == LMCACHE and settings is not None:

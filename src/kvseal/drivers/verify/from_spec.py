@@ -55,7 +55,12 @@ def request_of(spec: VerifySpec) -> VerifyRequest:
         block_size=vllm.block_size_tokens,
         chunk_size=lmcache.chunk_size_tokens,
         tenant=verify.tenant,
-        cache_gib=vllm.cpu_kv_gib if spec.device == "cpu" else lmcache.l1_gib,
+        cache_gib=lmcache.l1_gib,
+        cpu_kv_gib=vllm.cpu_kv_gib,
+        engine_start_seconds=vllm.start_timeout_seconds,
+        server_start_seconds=lmcache.start_timeout_seconds,
+        server_port=lmcache.port,
+        server_http_port=lmcache.http_port,
         accepted_deviations=verify.accept_deviations,
         visible_devices=vllm.visible_devices if spec.device == "cuda" else None,
     )

@@ -86,6 +86,7 @@ class Prepared:
             "block_size": self.geometry.block_tokens,
             "chunk_size": self.geometry.chunk_tokens,
             "cache_gib": request.cache_gib,
+            "cpu_kv_gib": request.cpu_kv_gib,
             "tenant": request.tenant,
             "contract": self.contract.name,
             "accepted_deviations": list(request.accepted_deviations),

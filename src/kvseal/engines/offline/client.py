@@ -61,13 +61,13 @@ class OfflineEngine:
         """
         return Answer(**self._call(ANSWER_SECONDS, "answer", question=plain(question))["answer"])
 
-    def start(self, arguments: EngineArguments) -> None:
+    def start(self, arguments: EngineArguments, start_seconds: float = START_SECONDS) -> None:
         """Build the engine in its process and take in what it says of itself.
 
         Raises:
             EngineError: it can't be built; the message ends with its last log lines.
         """
-        reply = self._call(START_SECONDS, "start", arguments=plain(arguments))
+        reply = self._call(start_seconds, "start", arguments=plain(arguments))
         self.described = reply["engine"]
 
     @property
@@ -131,8 +131,11 @@ def started_offline(
     environment: Mapping[str, str],
     log: Path,
     run_id: str,
+    start_seconds: float = START_SECONDS,
 ) -> Iterator[OfflineEngine]:
     """Run a vLLM engine in a process of its own for a `with` block; ready when entered.
+
+    It has `start_seconds` to come up and build the engine.
 
     Raises:
         EngineError: it can't be started.
@@ -150,11 +153,11 @@ def started_offline(
         variables = {**environment, ADDRESS_VARIABLE: address}
         with EngineProcess(name, command, env=variables, log=log, run_id=run_id) as process:
             with Progress(f"{name}: starting") as progress:
-                connection = Connection(_accept(listener, process).detach())
+                connection = Connection(_accept(listener, process, start_seconds).detach())
                 engine = OfflineEngine(process, connection)
                 with contextlib.ExitStack() as unless_started:
                     unless_started.callback(connection.close)
-                    engine.start(arguments)
+                    engine.start(arguments, start_seconds)
                     unless_started.pop_all()
                 progress.done("ready")
             with connection:
@@ -164,15 +167,15 @@ def started_offline(
                     engine.stop()
 
 
-def _accept(listener: socket.socket, process: EngineProcess) -> socket.socket:
-    deadline = time.monotonic() + START_SECONDS
+def _accept(listener: socket.socket, process: EngineProcess, seconds: float) -> socket.socket:
+    deadline = time.monotonic() + seconds
     while True:
         process.check()
         try:
             return listener.accept()[0]
         except TimeoutError:
             if time.monotonic() > deadline:
-                raise _no_answer(process, START_SECONDS) from None
+                raise _no_answer(process, seconds) from None
 
 
 def _no_answer(process: EngineProcess, seconds: float) -> EngineError:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kvseal.drivers.verify import drive
+from kvseal.engines.lmcache import CacheServer
 from kvseal.errors import EngineError
 from kvseal.workload.probes import planned_generations
 
@@ -184,10 +185,11 @@ def test_sampling_is_the_request_s(stage: Any) -> None:
 
 
 def test_each_engine_s_log_and_environment(stage: Any) -> None:
-    stage.verify(stage.lmcache(compare_native=True, cache_gib=3))
+    stage.verify(stage.lmcache(compare_native=True, cpu_kv_gib=3, engine_start_seconds=77))
     for entry in stage.started:
         assert entry.log == stage.places.logs / f"{entry.target}.log"
         assert entry.environment["VLLM_CPU_KVCACHE_SPACE"] == "3"
+        assert entry.start_seconds == 77
         named = entry.environment.get("LMCACHE_CONFIG_FILE")
         assert named == (str(stage.folder / "lmcache.yaml") if entry.target == "lmcache" else None)
     logs = {event["target"]: event["log"] for event in stage.events("target_finished")}
@@ -201,13 +203,19 @@ def test_a_server_is_there_for_its_target_alone(stage: Any) -> None:
         stage.on_start[target] = lambda engine: seen.append(
             (engine.target, [entry.alive for entry in stage.servers])
         )
-    stage.verify(stage.mp(compare_native=True, cache_gib=5, visible_devices="1"))
+    server = {"server_port": 7, "server_http_port": 8, "server_start_seconds": 9}
+    stage.verify(stage.mp(compare_native=True, cache_gib=5, visible_devices="1", **server))
     assert seen == [("control", []), ("mp", [True]), ("native", [False])]
     (started,) = stage.servers
-    assert started.server.chunk_size_tokens == 64
-    assert started.server.l1_gib == 5
-    assert started.server.visible_devices == "1"
-    assert started.server.queries is False
+    assert started.server == CacheServer(
+        chunk_size_tokens=64,
+        l1_gib=5,
+        port=7,
+        http_port=8,
+        visible_devices="1",
+        queries=False,
+        start_timeout_seconds=9,
+    )
     assert started.log == stage.places.logs / "lmcache-server.log"
     assert started.run_id == stage.started[0].run_id
     engines = {event["target"]: event["engine"] for event in stage.events("target_started")}

@@ -34,7 +34,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the stand-in, and wait for nothing as long as for an engine."""
     runs = f"import sys; sys.path.insert(0, sys.argv[1]); exec(open({str(HOST)!r}).read())"
     monkeypatch.setattr(client, "_RUN_HOST", runs)
-    monkeypatch.setattr(client, "START_SECONDS", 20.0)
     monkeypatch.setattr(client, "ANSWER_SECONDS", 20.0)
     monkeypatch.setattr(client, "STOP_SECONDS", 10.0)
     monkeypatch.setattr(client, "POLL_SECONDS", 0.05)
@@ -55,13 +54,16 @@ def question(first: int = 11, **changes: Any) -> Question:
 
 
 @contextmanager
-def started(tmp_path: Path, **changes: Any) -> Iterator[OfflineEngine]:
+def started(
+    tmp_path: Path, *, start_seconds: float = 20.0, **changes: Any
+) -> Iterator[OfflineEngine]:
     with started_offline(
         NAME,
         arguments(**changes),
         environment={"SAMPLE": "given"},
         log=tmp_path / "logs" / "control.log",
         run_id=RUN_ID,
+        start_seconds=start_seconds,
     ) as engine:
         yield engine
 
@@ -181,11 +183,10 @@ def test_it_can_t_be_built(tmp_path: Path, model: str, says: str) -> None:
     assert gone(tmp_path)
 
 
-def test_it_takes_too_long_to_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "START_SECONDS", 0.5)
+def test_it_takes_too_long_to_be_built(tmp_path: Path) -> None:
     with (
         pytest.raises(EngineError, match="gives no answer") as caught,
-        started(tmp_path, model="silent"),
+        started(tmp_path, model="silent", start_seconds=0.5),
     ):
         pytest.fail("entered without an engine")
     assert caught.value.value == "0.5 s"
@@ -204,8 +205,10 @@ def test_a_host_that_can_t_be_imported(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_host_that_never_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_RUN_HOST", "import time; time.sleep(600)")
-    monkeypatch.setattr(client, "START_SECONDS", 0.5)
-    with pytest.raises(EngineError, match="gives no answer"), started(tmp_path):
+    with (
+        pytest.raises(EngineError, match="gives no answer"),
+        started(tmp_path, start_seconds=0.5),
+    ):
         pytest.fail("entered without an engine")
     assert gone(tmp_path)
 
