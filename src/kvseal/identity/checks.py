@@ -25,7 +25,7 @@ from kvseal.identity.arrays import (
 )
 from kvseal.identity.artifact import KVArtifact
 from kvseal.identity.manifest import TransformManifest
-from kvseal.identity.parts import DENSE, UNMOVED, UNSTATED, Format
+from kvseal.identity.parts import DENSE, UNSTATED, Format
 from kvseal.identity.scope import check_allowed
 
 
@@ -103,8 +103,6 @@ def check_positions(manifest: TransformManifest, retained: bytes, new: bytes) ->
                 raise _wrong(name, row[-1], f"below the {manifest.source.tokens} source tokens")
             if name == "new_positions" and rule == DENSE and row[-1] != stated.count - 1:
                 raise _wrong(name, row[-1], f"0 to {stated.count - 1}, as the rule is dense")
-    if rule == UNMOVED and new != retained:
-        raise _wrong("new_positions", "moved", "the retained positions, as the rule is unmoved")
 
 
 def _check_logical(artifact: KVArtifact, source: list[int]) -> None:

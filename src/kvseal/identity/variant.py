@@ -41,10 +41,9 @@ MARK = "##tv1-"
 RESERVED = "##tv"
 """No ordinary name, salt or LoRA name holds this, in either case: later versions start so too."""
 QUERY_SUFFIX = "##query"
-VARIANT_CHARACTERS = 34
 
 _DIGEST_DIGITS = 40
-_BASE32 = re.compile(r"[a-z2-7]{32}")
+_SHAPE = re.compile(r"[a-z][0-9][a-z2-7]{32}")
 
 
 class Variant(NamedTuple):
@@ -91,14 +90,12 @@ def parse_variant(text: str, *, at: str = "variant") -> Variant:
 
 def _check_text(text: str, at: str) -> None:
     expected = f"a scope letter, {VERSION}, and 32 characters of a-z and 2-7"
-    if type(text) is not str or len(text) != VARIANT_CHARACTERS:
+    if type(text) is not str or not _SHAPE.fullmatch(text):
         raise refused("malformed variant", at, text, expected)
     if text[0] not in KINDS:
         raise refused("variant of an unknown scope", at, text, f"a letter of {''.join(KINDS)}")
     if text[1] != VERSION:
         raise refused("variant of an unknown version", at, text, expected)
-    if not _BASE32.fullmatch(text, 2):
-        raise refused("malformed variant", at, text, expected)
 
 
 def check_variant(text: str, manifest: TransformManifest) -> None:

@@ -326,6 +326,18 @@ def test_made_by_hand_parameters_are_sorted_pairs(value: Any, document: Document
 
 
 @pytest.mark.parametrize(
+    "value",
+    [{"a": "1"}, [("a", "1")], (("b", "1"), ("a", "1")), (("a", "1"), ("a", "2")), (("a",),),
+     (("A", "1"),), (("a", 1),), (("a", True),), (("a", 1.5),), (("a", None),), (("a", ""),),
+     tuple((f"a{i:02}", "1") for i in range(33))],
+    ids=repr,
+)  # fmt: skip
+def test_made_by_hand_scaling_is_sorted_pairs_of_text(value: Any) -> None:
+    with pytest.raises(EvidenceError, match=r"format\.rope\.scaling"):
+        Rope("default", "1", value)
+
+
+@pytest.mark.parametrize(
     ("value", "text"),
     [(10000.0, "10000"), (1e-5, "0.00001"), (0.1, "0.1"), (-2.50, "-2.5"), (0, "0"), (-0.0, "0"),
      (100, "100"), (1e22, "10000000000000000000000"), (Decimal("1.500"), "1.5"), (1 / 3,

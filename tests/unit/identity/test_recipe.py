@@ -130,8 +130,10 @@ def test_a_wrong_checksum_is_an_error(one: TransformManifest) -> None:
 
 
 def test_a_record_under_another_recipe_is_an_error(one: TransformManifest) -> None:
+    asked: list[str] = []
     with pytest.raises(EvidenceError, match="another recipe"):
-        candidates(encode(record_of(one)), "ab" * 32, stored(one))
+        candidates(encode(record_of(one)), "ab" * 32, lambda name: asked.append(name) or b"")
+    assert not asked, "nothing it lists is even looked for"
 
 
 def test_a_forged_recipe_is_an_error(one: TransformManifest, document: Document) -> None:

@@ -160,6 +160,7 @@ def test_each_request_has_a_nonce_of_its_own() -> None:
     numbers = [int(nonce, 16) for nonce in made]
     for bit in range(128):
         assert {number >> bit & 1 for number in numbers} == {0, 1}
+    assert len({number >> 64 ^ number & 2**64 - 1 for number in numbers}) == 1000, "128 bits"
 
 
 def test_scopes_widen_in_one_order() -> None:

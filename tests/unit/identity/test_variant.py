@@ -106,6 +106,7 @@ def test_a_manifest_is_held_to_the_variant_asked_for(
     for other in (
         vectors["request-local"]["variant"],
         "r" + vectors["query-scoped"]["variant"][1:],
+        vectors["query-scoped"]["variant"][:-1] + "a",
         GOOD,
     ):
         with pytest.raises(EvidenceError, match="not that of the variant"):
@@ -170,7 +171,7 @@ def test_the_names_that_are_written() -> None:
 )  # fmt: skip
 def test_a_malformed_mark_is_never_ordinary(name: str) -> None:
     for read in (split, parse_server_model_name):
-        with pytest.raises(EvidenceError):
+        with pytest.raises(EvidenceError, match=r"malformed|unknown"):
             read(name)
     for variant in ("", GOOD):
         with pytest.raises(OptionError, match="reserved"):
@@ -191,6 +192,13 @@ def test_what_is_no_mark_is_nobody_s_business(text: str) -> None:
     check_unmarked("cache salt", text)
     assert split(text) == (text, "")
     assert decorate(text, "") == text
+
+
+@pytest.mark.parametrize("name", [f"m##TV1-{GOOD}", f"m##tv2-{GOOD}", "##tv", "m##tv"])
+def test_the_refusal_of_a_mark_shows_the_whole_name(name: str) -> None:
+    with pytest.raises(EvidenceError, match="malformed mark") as caught:
+        split(name)
+    assert caught.value.value == name
 
 
 def test_queries_of_queries_are_refused() -> None:
