@@ -147,6 +147,16 @@ if tracker.variant and not self._found_whole_variant(tracker, ret):
     return 0, False
 """
 BYPASSED = "tracker.variant_found = False"
+PREEMPTED = """
+if tracker.variant and request.status == RequestStatus.PREEMPTED:
+    # kvseal: this LMCache loads nothing for a request that was preempted.
+    logger.warning(
+        "Request %s was preempted: the rest of its answer is computed from its "
+        "tokens and not on variant %s; nothing of it is stored",
+        request.request_id,
+        tracker.variant,
+    )
+"""
 
 _CLASS = "LMCacheMPConnector"
 _VARIANT = "variant=tracker.variant"
@@ -183,6 +193,7 @@ def _connector_anchors(version: str) -> tuple[Anchor, ...]:
     )
     tracker = "tracker = self._get_or_create_request_tracker(request)"
     lookup, free = "maybe_submit_lookup_request", "free_lookup_locks"
+    preempted = branch(matched, "request.status == RequestStatus.PREEMPTED", before(PREEMPTED))
     bypass = line(matched, "tracker.state = LMCacheMPRequestState.BYPASS_LMCACHE", after(BYPASSED))
     return (
         line(
@@ -208,6 +219,7 @@ def _connector_anchors(version: str) -> tuple[Anchor, ...]:
             first_in_body("self._note_failed_variant_loads(connector_output)"),
         ),
         function(_CLASS, "_get_request_tracker", ["self", "request_id"], before(METHODS)),
+        *(() if version == "0.5.6" else (preempted,)),
         *(() if version == "0.5.4" else (bypass,)),
     )
 

@@ -50,7 +50,8 @@ def test_no_call_forgets_the_variant(lmcache: LMCacheCopy) -> None:
             if not isinstance(node, ast.Call):
                 continue
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            if name in TAKES_VARIANT:
+            sends_key = any(ast.unparse(argument).endswith("_key") for argument in node.args)
+            if name in TAKES_VARIANT and not sends_key:
                 given = ast.unparse(node)
                 assert "variant" in given.removeprefix(name), f"{path}:{node.lineno}: {given}"
                 seen.append(name)
