@@ -235,8 +235,8 @@ def test_other_granularities_and_rules(
         ({"values": None}, "keys, values, packed"),
         ({"keys": None}, "keys, values, packed"),
         ({"keys": None, "values": None}, "keys, values, packed"),
-        ({"packed": object()}, "keys, values, packed"),
-        ({"values": None, "packed": object()}, "keys, values, packed"),
+        ({"packed": "opaque"}, "keys, values, packed"),
+        ({"values": None, "packed": "opaque"}, "keys, values, packed"),
     ],
     ids=str,
 )  # fmt: skip

@@ -12,7 +12,10 @@ import pytest
 import kvseal.identity
 
 FOLDER = Path(kvseal.identity.__file__).parent
-MODULES = ["kvseal.identity", *(f"kvseal.identity.{p.stem}" for p in FOLDER.glob("[a-z]*.py"))]
+MODULES = [
+    "kvseal.identity",
+    *(f"kvseal.identity.{p.stem}" for p in sorted(FOLDER.glob("[a-z]*.py"))),
+]
 
 
 @pytest.mark.parametrize("module", MODULES)
