@@ -15,10 +15,8 @@ from typing import Any
 
 from kvseal.canonical import token_ids_sha256
 from kvseal.records.fields import COUNT, COUNTS, OBJECT, SHA256, TEXT, EventTable, one_of, or_null
+from kvseal.spec.contracts import CONTROL, TARGETS
 
-CONTROL = "control"
-TARGETS = ("native", "lmcache", "mp")
-"""What is under test: vLLM's prefix caching, LMCache in the engine's process, an LMCache server."""
 KINDS = ("control", "cold", "reuse")
 
 _TARGET = one_of(CONTROL, *TARGETS)

@@ -21,7 +21,8 @@ NATIVE = "native"
 LMCACHE = "lmcache"
 MP = "mp"
 TARGETS = (NATIVE, LMCACHE, MP)
-"""Cache configurations that can be under test; the control is not one of them."""
+"""Cache configurations that can be under test: vLLM's prefix caching, LMCache in the engine's
+process, an LMCache server. The control is not one of them."""
 
 NO_CONNECTOR = "none"
 

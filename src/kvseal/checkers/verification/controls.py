@@ -17,7 +17,7 @@ from kvseal.checkers.verification.evidence import Evidence
 from kvseal.checkers.verification.plan import AnswerKey
 from kvseal.checkers.verification.reasons import Reason, answer_name, reason
 from kvseal.records.history import Event
-from kvseal.records.verification import CONTROL
+from kvseal.spec.contracts import CONTROL
 from kvseal.workload.probes import Probe
 
 

@@ -20,7 +20,7 @@ from kvseal.checkers.verification.run import check_run, deviations, unaccepted
 from kvseal.checkers.verification.targets import TargetResult, judge_control, judge_target
 from kvseal.errors import OptionError
 from kvseal.records.history import History
-from kvseal.records.verification import CONTROL
+from kvseal.spec.contracts import CONTROL
 from kvseal.verdict import Verdict, merge
 
 SCHEMA = "efim.kv-reuse-verification.v1"

@@ -16,7 +16,7 @@ from kvseal.checkers.verification.plan import AnswerKey, Plan, make_plan
 from kvseal.checkers.verification.reasons import Reason, answer_name, reason
 from kvseal.checkers.verification.request import Request, read_request
 from kvseal.records.history import Event, History
-from kvseal.records.verification import CONTROL
+from kvseal.spec.contracts import CONTROL
 
 ONCE = ("verification_started", "manifest", "environment", "verification_finished")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from kvseal.canonical import loads_strict
 from kvseal.errors import EvidenceError, OptionError
-from kvseal.records.verification import TARGETS
+from kvseal.spec.contracts import TARGETS
 from kvseal.workload.probes import FORMATS
 
 SCHEMA = "kvseal.verification-fixture.v1"

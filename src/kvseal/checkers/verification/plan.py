@@ -12,7 +12,7 @@ from kvseal.checkers.verification.reasons import Reason, reason
 from kvseal.checkers.verification.request import Request
 from kvseal.errors import EvidenceError
 from kvseal.records.history import Event
-from kvseal.records.verification import CONTROL
+from kvseal.spec.contracts import CONTROL
 from kvseal.workload.probes import Geometry, Probe, control_repetitions, planned_generations
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from kvseal.checkers.verification.reasons import Reason, reason
 from kvseal.records.history import Event
-from kvseal.records.verification import TARGETS
+from kvseal.spec.contracts import TARGETS
 
 
 @dataclass(frozen=True)

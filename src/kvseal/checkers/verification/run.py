@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from kvseal.checkers.verification.evidence import Evidence
 from kvseal.checkers.verification.reasons import Reason, reason
-from kvseal.records.verification import CONTROL
+from kvseal.spec.contracts import CONTROL
 
 OF_A_PROCESS = (
     "target_started", "answer", "answer_missing", "probe_completed", "target_finished",

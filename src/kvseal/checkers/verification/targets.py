@@ -12,7 +12,7 @@ from kvseal.checkers.verification.evidence import Evidence
 from kvseal.checkers.verification.probes import ProbeResult, answer_json, judge_probe
 from kvseal.checkers.verification.reasons import Reason, reason
 from kvseal.checkers.verification.run import OF_A_PROCESS
-from kvseal.records.verification import CONTROL
+from kvseal.spec.contracts import CONTROL
 from kvseal.verdict import merge
 
 

@@ -6,8 +6,9 @@ tokenizer. Nothing here starts an engine, judges an answer or reads a clock.
 Called by the verify driver and its dry run; the checkers read probes back.
 """
 
+from kvseal.spec.contracts import TARGETS
 from kvseal.workload.probes.build import build_probes
-from kvseal.workload.probes.expected import TARGETS, expected_cached
+from kvseal.workload.probes.expected import expected_cached
 from kvseal.workload.probes.generations import control_repetitions, planned_generations
 from kvseal.workload.probes.manifest import load_manifest_schema, manifest
 from kvseal.workload.probes.probe import FORMATS, Geometry, Probe

@@ -8,9 +8,8 @@ count to it, and the manifest prints it.
 from __future__ import annotations
 
 from kvseal.errors import EvidenceError
+from kvseal.spec.contracts import NATIVE, TARGETS
 from kvseal.workload.probes.probe import Geometry
-
-TARGETS = ("native", "lmcache", "mp")
 
 
 def expected_cached(
@@ -41,7 +40,7 @@ def expected_cached(
             value=f"{known} known of {tokens} tokens",
             expected="1 or more tokens, and 0 to all of them known",
         )
-    if target == "native":
+    if target == NATIVE:
         block = geometry.block_tokens
         return min(known, tokens - 1) // block * block
     chunk = geometry.chunk_tokens

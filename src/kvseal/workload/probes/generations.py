@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kvseal.errors import EvidenceError
-from kvseal.workload.probes.expected import TARGETS
+from kvseal.spec.contracts import TARGETS
 from kvseal.workload.probes.probe import Probe
 
 
