@@ -19,6 +19,7 @@ import requests
 from kvseal.engines.completions import CompletionClient
 from kvseal.engines.lmcache import LMCacheEndpoint
 from kvseal.engines.server import StartedServer
+from kvseal.engines.vllm_environment import engine_environment
 from kvseal.process import EngineProcess, free_port
 from kvseal.spec.runspec import RunSpec
 
@@ -83,28 +84,11 @@ def serve_command(
 
 def serve_environment(spec: RunSpec) -> dict[str, str]:
     """Return the variables that vLLM is started with, beyond the inherited ones."""
-    environment = {
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "LMCACHE_TRACK_USAGE": "false",
-        "LMCACHE_LOG_LEVEL": "INFO",
-        "VLLM_LOGGING_LEVEL": "INFO",
-        "PYTHONHASHSEED": "0",
-        "VLLM_HOST_IP": "127.0.0.1",
-    }
-    if spec.device == "cpu":
-        environment |= {
-            "VLLM_CPU_KVCACHE_SPACE": str(spec.vllm.cpu_kv_gib),
-            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            # Only this mode registers the engine's memory layout with the
-            # server, and only it captures queries; on CPU `auto` picks another.
-            "LMCACHE_MP_TRANSFER_MODE": "lmcache_driven",
-        }
-    else:
-        environment["CUDA_VISIBLE_DEVICES"] = spec.vllm.visible_devices
-    return environment
+    return engine_environment(
+        spec.device,
+        cpu_kv_gib=spec.vllm.cpu_kv_gib,
+        visible_devices=spec.vllm.visible_devices,
+    )
 
 
 def lmcache_connector(lmcache: LMCacheEndpoint) -> dict[str, object]:

@@ -28,6 +28,7 @@ from kvseal.engines.offline.protocol import (
     receive,
     send,
 )
+from kvseal.engines.vllm_environment import engine_environment
 from kvseal.errors import EngineError
 from kvseal.process import EngineProcess, Progress, source_root
 
@@ -188,28 +189,10 @@ def offline_environment(
     device: str, *, cpu_kv_gib: int, visible_devices: str | None
 ) -> dict[str, str]:
     """Return the variables that an engine of the verifier is started with."""
-    environment = {
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "LMCACHE_TRACK_USAGE": "false",
-        "LMCACHE_LOG_LEVEL": "INFO",
-        "VLLM_LOGGING_LEVEL": "INFO",
-        # LMCache's chunk hash must not differ between processes.
-        "PYTHONHASHSEED": "0",
-        "VLLM_HOST_IP": "127.0.0.1",
-        # Scheduler, worker and connector in one process: their objects can be asked.
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    }
+    environment = engine_environment(device, cpu_kv_gib=cpu_kv_gib, visible_devices=visible_devices)
+    # Scheduler, worker and connector in one process: their objects can be asked.
+    environment["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     if device == "cpu":
-        environment |= {
-            "VLLM_CPU_KVCACHE_SPACE": str(cpu_kv_gib),
-            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            # Log-probabilities go through torch.compile, which needs a C++ compiler on a CPU.
-            "TORCHDYNAMO_DISABLE": "1",
-            "LMCACHE_MP_TRANSFER_MODE": "lmcache_driven",
-        }
-    elif visible_devices is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = visible_devices
+        # Log-probabilities go through torch.compile, which needs a C++ compiler on a CPU.
+        environment["TORCHDYNAMO_DISABLE"] = "1"
     return environment
