@@ -7,7 +7,6 @@ Writes environment.json, patches.json and patches.diff into a run folder.
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import platform
 import sys
@@ -20,6 +19,7 @@ from kvseal.codemods import patchset
 from kvseal.codemods.environment import Environment
 from kvseal.errors import PrerequisiteError
 from kvseal.host.facts import HostFacts
+from kvseal.host.installed import versions
 from kvseal.models.directory import ModelDirectory
 from kvseal.records import builders
 from kvseal.spec.runspec import RunSpec
@@ -38,10 +38,7 @@ def record_environment(
         PrerequisiteError: an installed version is not the spec's.
         PatchError: the installed files are not what the patch record says.
     """
-    installed: dict[str, str] = {}
-    for distribution in importlib.metadata.distributions():
-        # Found in the order of sys.path, where the first one is what an import takes.
-        installed.setdefault(distribution.metadata["Name"].lower(), distribution.version)
+    installed = versions()
     for name, wanted in (
         (spec.vllm.distribution, spec.vllm.version),
         ("lmcache", spec.lmcache.version if spec.lmcache.source == "index" else None),
@@ -51,7 +48,7 @@ def record_environment(
     details = {
         "schema": ENVIRONMENT_SCHEMA,
         "python": {"version": platform.python_version(), "executable": sys.executable},
-        "distributions": dict(sorted(installed.items())),
+        "distributions": installed,
         "lmcache": lmcache,
         "model": {
             "name": model.name,

@@ -11,7 +11,6 @@ nothing.
 from __future__ import annotations
 
 import base64
-import hashlib
 import importlib.metadata
 import json
 import re
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kvseal.canonical import digest
-from kvseal.store import file_digest
+from kvseal.models.directory import file_sha256
 
 NAMED_FILES = 20
 """So many of the files that differ are named; all of them go into the digest."""
@@ -80,6 +79,15 @@ def version(name: str) -> str | None:
         return None
 
 
+def versions() -> dict[str, str]:
+    """Return the version of every installed distribution, by lower-case name, sorted."""
+    found: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        # The first on sys.path is the one that an import takes.
+        found.setdefault(distribution.metadata["Name"].lower(), distribution.version)
+    return dict(sorted(found.items()))
+
+
 def inspect(name: str) -> Installation:
     """Hold every file of distribution `name` to its RECORD.
 
@@ -136,12 +144,8 @@ def _built_from(distribution: importlib.metadata.Distribution) -> str | None:
 
 
 def _sha256(path: Path) -> str | None:
-    if not path.is_file():
-        return None
-    if path.is_symlink():
-        # An installer that links from its cache still delivers the published bytes.
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    return str(file_digest(path)["sha256"])
+    # Through a link too: an installer that links from its cache delivers the published bytes.
+    return file_sha256(path) if path.is_file() else None
 
 
 def _hexadecimal(value: str) -> str:

@@ -87,6 +87,17 @@ def read_directory(
     Raises:
         OptionError: when one of them is not there.
     """
+    require_files(path, required, option=option, remedy=remedy)
+    files = hash_files(path)
+    return ModelDirectory(path, path.name, f"sha256:{digest(files)}", files, changed=False)
+
+
+def require_files(path: Path, required: tuple[str, ...], *, option: str, remedy: str) -> None:
+    """Refuse a directory without files of these names or patterns; hashes nothing.
+
+    Raises:
+        OptionError: naming what is missing.
+    """
     missing = [pattern for pattern in required if not any(path.glob(pattern))]
     if missing:
         raise OptionError(
@@ -96,5 +107,3 @@ def read_directory(
             expected=f"a directory in Hugging Face form with {', '.join(required)}",
             remedy=remedy,
         )
-    files = hash_files(path)
-    return ModelDirectory(path, path.name, f"sha256:{digest(files)}", files, changed=False)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from kvseal.errors import OptionError
-from kvseal.models.directory import ModelDirectory, read_directory
+from kvseal.models.directory import ModelDirectory, read_directory, require_files
 from kvseal.models.hub import fetch_from_hub, refuse_mutable
+from kvseal.spec.verify_request import VerifyRequest
 
 MODEL_FILES = ("config.json", "*.safetensors")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
@@ -53,7 +54,7 @@ def resolve(
     path = Path(name).expanduser()
     if not path.is_dir():
         found = fetch_from_hub(name, revision, option=option)
-        read_directory(found.path, required=required, option=option, remedy=remedy)
+        require_files(found.path, required, option=option, remedy=remedy)
         return found
     found = read_directory(path.resolve(), required=required, option=option, remedy=remedy)
     if revision not in ("", found.revision):
@@ -65,6 +66,19 @@ def resolve(
             remedy="leave it out, or give that digest to pin the directory",
         )
     return found
+
+
+def resolve_tokenizer(request: VerifyRequest, model: ModelDirectory) -> ModelDirectory:
+    """Return the tokenizer; the model's own is not hashed again, weights and all.
+
+    Raises: as `resolve`.
+    """
+    option, remedy = "--tokenizer", "name another with --tokenizer and --tokenizer-revision"
+    asked = (request.tokenizer, request.tokenizer_revision)
+    if asked == (request.model, request.model_revision):
+        require_files(model.path, TOKENIZER_FILES, option=option, remedy=remedy)
+        return model
+    return resolve(*asked, option=option, required=TOKENIZER_FILES, remedy=remedy)
 
 
 def position_limit(model: ModelDirectory, asked: int | None) -> int:

@@ -7,7 +7,6 @@ machine. Cheap checks first. Writes nothing and starts nothing.
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from kvseal.canonical import digest
 from kvseal.checkers.verification.fixture import Fixture, load_fixture
 from kvseal.drivers.verify import identity, lmcache_settings
 from kvseal.drivers.verify.ground import Ground, stand_on
-from kvseal.host import machine, nvidia
+from kvseal.host import installed, machine, nvidia
 from kvseal.models.directory import ModelDirectory
 from kvseal.spec.contracts import NATIVE, Contract
 from kvseal.spec.verify_request import (
@@ -122,7 +121,7 @@ class Prepared:
         return {
             **self.ground.to_json(),
             "python": platform.python_version(),
-            "all_distributions": _distributions(),
+            "all_distributions": installed.versions(),
             "host": host_facts(),
             "gpus": nvidia.gpus().to_json(),
         }
@@ -168,13 +167,7 @@ def prepare(request: VerifyRequest) -> Prepared:
         required=identity.MODEL_FILES,
         remedy="name a model in Hugging Face form with safetensors weights",
     )
-    tokenizer = identity.resolve(
-        request.tokenizer,
-        request.tokenizer_revision,
-        option="--tokenizer",
-        required=identity.TOKENIZER_FILES,
-        remedy="name another with --tokenizer and --tokenizer-revision",
-    )
+    tokenizer = identity.resolve_tokenizer(request, model)
     geometry = Geometry(
         chunk_tokens=_chunk(request, settings),
         block_tokens=request.block_size,
@@ -228,11 +221,3 @@ def _chunk(request: VerifyRequest, settings: lmcache_settings.Settings | None) -
         if (DEFAULT_SPAN_TOKENS % request.block_size)
         else DEFAULT_SPAN_TOKENS
     )
-
-
-def _distributions() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for distribution in importlib.metadata.distributions():
-        # The first on sys.path is the one that an import takes.
-        found.setdefault(distribution.metadata["Name"].lower(), distribution.version)
-    return dict(sorted(found.items()))

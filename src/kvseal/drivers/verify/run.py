@@ -15,7 +15,7 @@ import kvseal
 from kvseal import store
 from kvseal.drivers.verify.drive import Observer, verify
 from kvseal.drivers.verify.evidence import recorded
-from kvseal.drivers.verify.preflight import Prepared, host_facts
+from kvseal.drivers.verify.preflight import Prepared
 from kvseal.process import Interrupts, shielded
 from kvseal.records import verification
 from kvseal.records.places import Places
@@ -69,7 +69,7 @@ def _record_start(prepared: Prepared, places: Places, history: Any) -> None:
             request=prepared.request_json(str(places.folder)),
             contract=prepared.contract_json(),
             kvseal_version=kvseal.__version__,
-            host=host_facts(),
+            host=environment["host"],
         )
     )
     history.append(
