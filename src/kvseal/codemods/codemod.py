@@ -55,7 +55,7 @@ class Codemod:
 
     def files_of(self, distribution: Distribution) -> tuple[str, ...]:
         """Return the files that are edited in this version of the distribution."""
-        return self.edited + self.edited_in.get(distribution.version.split("+")[0], ())
+        return self.edited + self.edited_in.get(distribution.release, ())
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def check_version(codemod: Codemod, distribution: Distribution) -> None:
             ignored: it names a build of the same source.
     """
     supported = codemod.versions[distribution.name]
-    if distribution.version.split("+")[0] in supported:
+    if distribution.release in supported:
         return
     raise PatchError(
         f"{codemod.name}: {distribution.name} {distribution.version} is not a version this edit "

@@ -36,6 +36,11 @@ class Distribution:
     dist_info: str
     record: Mapping[str, str]
 
+    @property
+    def release(self) -> str:
+        """The version without its local part: `0.28.0` of `0.28.0+cpu`."""
+        return self.version.split("+")[0]
+
 
 @dataclass(frozen=True)
 class Environment:

@@ -141,7 +141,7 @@ def rewrite(distribution: Distribution, sources: Mapping[str, bytes]) -> dict[st
     }
     return {
         path: rewrite_source(path, sources[path], anchors, absent=(absent[path],))
-        for path, anchors in _edits(distribution.version.split("+")[0]).items()
+        for path, anchors in _edits(distribution.release).items()
     }
 
 

@@ -240,7 +240,7 @@ def _edits(version: str) -> dict[str, tuple[Anchor, ...]]:
 
 def rewrite(distribution: Distribution, sources: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files with the edit made (see `Codemod.rewrite`)."""
-    edits = _edits(distribution.version.split("+")[0])
+    edits = _edits(distribution.release)
     absent = ("variant",)
     return {
         path: rewrite_source(path, sources[path], anchors, absent=absent)

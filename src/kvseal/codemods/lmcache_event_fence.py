@@ -168,7 +168,7 @@ _OF_VERSION: dict[str, dict[str, tuple[Anchor, ...]]] = {
 
 def rewrite(distribution: Distribution, sources: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files that this version has, with the edit made (see `Codemod.rewrite`)."""
-    version = distribution.version.split("+")[0]
+    version = distribution.release
     anchors = {TRANSFER: _TRANSFER, EVENTS: _EVENTS} | _OF_VERSION[version]
     return {path: rewrite_source(path, sources[path], anchors[path]) for path in anchors}
 

@@ -166,7 +166,7 @@ def _anchors(version: str) -> dict[str, tuple[Anchor, ...]]:
 
 def rewrite(distribution: Distribution, sources: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files that this version has, with the edit made (see `Codemod.rewrite`)."""
-    anchors = _anchors(distribution.version.split("+")[0])
+    anchors = _anchors(distribution.release)
     return {path: rewrite_source(path, sources[path], anchors[path]) for path in anchors}
 
 

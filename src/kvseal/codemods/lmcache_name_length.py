@@ -45,7 +45,7 @@ def _anchors(version: str) -> tuple[Anchor, ...]:
 
 def rewrite(distribution: Distribution, sources: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the file with the edit made, and the added one (see `Codemod.rewrite`)."""
-    anchors = _anchors(distribution.version.split("+")[0])
+    anchors = _anchors(distribution.release)
     return {
         MANAGER: rewrite_source(MANAGER, sources[MANAGER], anchors, absent=("transform_name",)),
         NAME: source_of("transform_name"),

@@ -202,7 +202,7 @@ def _anchors(version: str) -> dict[str, tuple[Anchor, ...]]:
 
 def rewrite(distribution: Distribution, sources: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the seven files with the edit made, and two added ones (see `Codemod.rewrite`)."""
-    anchors = _anchors(distribution.version.split("+")[0])
+    anchors = _anchors(distribution.release)
     absent = ("transform_scope", "expire_leases", "end_lease")
     edited = {
         path: rewrite_source(path, sources[path], anchors[path], absent=absent) for path in anchors

@@ -207,7 +207,7 @@ def _server_anchors(version: str) -> tuple[Anchor, ...]:
 
 def rewrite(distribution: Distribution, sources: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the five files with the edit made (see `Codemod.rewrite`)."""
-    version = distribution.version.split("+")[0]
+    version = distribution.release
     anchors = {
         CONTEXT: _context_anchors(version),
         REQUEST: REQUEST_ANCHORS,
