@@ -22,7 +22,7 @@ from kvseal.host.facts import HostFacts
 from kvseal.host.installed import versions
 from kvseal.models.directory import ModelDirectory
 from kvseal.records import builders
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.runspec import CommonSpec
 
 ENVIRONMENT_SCHEMA = "kvseal.environment.v1"
 LMCACHE_SOURCE = "lmcache-source.json"
@@ -30,7 +30,7 @@ LMCACHE_SOURCE = "lmcache-source.json"
 
 
 def record_environment(
-    spec: RunSpec, folder: Path, host: HostFacts, model: ModelDirectory
+    spec: CommonSpec, folder: Path, host: HostFacts, model: ModelDirectory
 ) -> dict[str, Any]:
     """Write the three files and return the history's `environment` event.
 
@@ -43,7 +43,7 @@ def record_environment(
         (spec.vllm.distribution, spec.vllm.version),
         ("lmcache", spec.lmcache.version if spec.lmcache.source == "index" else None),
     ):
-        _expect(name, installed.get(name), wanted)
+        _expect(name, installed.get(name), wanted, spec.workflow)
     lmcache = _lmcache_source(spec)
     details = {
         "schema": ENVIRONMENT_SCHEMA,
@@ -72,18 +72,18 @@ def record_environment(
     )
 
 
-def _expect(name: str, found: str | None, wanted: str | None) -> None:
+def _expect(name: str, found: str | None, wanted: str | None, workflow: str) -> None:
     if wanted is not None and found != wanted:
         raise PrerequisiteError(
             f"{name} in the engine environment is not the one of the run spec",
             option=name,
             value=found or "not installed",
             expected=wanted,
-            remedy="make lmcache-snapkv-build",
+            remedy=f"make {workflow}-build",
         )
 
 
-def _lmcache_source(spec: RunSpec) -> dict[str, Any]:
+def _lmcache_source(spec: CommonSpec) -> dict[str, Any]:
     """Where LMCache came from; `revision` is its commit as far as it is known."""
     if spec.lmcache.source == "git":
         source: dict[str, Any] = json.loads(

@@ -187,6 +187,7 @@ def serving(spec: RunSpec, model: ModelDirectory, *, logs: Path, run_id: str) ->
             log=logs / "vllm.log",
             lmcache=lmcache.endpoint,
             run_id=run_id,
+            seed=spec.workload.seed,
         ) as vllm,
     ):
         # vLLM spends its first half minute on imports and weights, so both

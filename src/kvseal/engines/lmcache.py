@@ -8,16 +8,19 @@ Every port is on loopback.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import requests
 
 from kvseal.engines.server import StartedServer
 from kvseal.process import EngineProcess, free_port
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.options import symbols_of
+from kvseal.spec.runspec import CommonSpec
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,9 @@ class CacheServer:
     """What an LMCache server is started with.
 
     A port of 0 is replaced by a free one. `visible_devices` is CUDA's variable, None on
-    a CPU; `queries` says whether query tensors are captured too.
+    a CPU; `queries` says whether query tensors are captured too. `l2_adapters` are
+    LMCache's own configurations of what lies behind its memory, `environment` variables
+    beyond the usual ones.
     """
 
     chunk_size_tokens: int
@@ -63,10 +68,12 @@ class CacheServer:
     queries: bool = False
     start_timeout_seconds: float = 180
     timeout_option: str = "start_timeout_seconds"
+    l2_adapters: tuple[Mapping[str, Any], ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, spec: RunSpec) -> CacheServer:
-        """Return the server that a comparison needs."""
+    def of(cls, spec: CommonSpec) -> CacheServer:
+        """Return the server that a run of `spec` needs, without anything behind its memory."""
         lmcache = spec.lmcache
         return cls(
             chunk_size_tokens=lmcache.chunk_size_tokens,
@@ -76,14 +83,14 @@ class CacheServer:
             visible_devices=spec.vllm.visible_devices if spec.device == "cuda" else None,
             queries=True,
             start_timeout_seconds=lmcache.start_timeout_seconds,
-            timeout_option="CONFIG_WORKFLOW_KNLP_LMCACHE_SNAPKV_LMCACHE_START_TIMEOUT",
+            timeout_option=symbols_of("lmcache.start_timeout_seconds", spec.workflow),
         )
 
 
 def server_command(
     server: CacheServer, python: str, endpoint: LMCacheEndpoint, segment: str
 ) -> list[str]:
-    """Return the command that serves an L1 cache."""
+    """Return the command that serves an L1 cache, and whatever lies behind it."""
     command = [
         python,
         *("-m", "lmcache.cli.main", "server"),
@@ -99,6 +106,8 @@ def server_command(
         *("--supported-transfer-mode", "auto"),
         *("--max-workers", "2"),
     ]
+    for adapter in server.l2_adapters:
+        command += ["--l2-adapter", json.dumps(adapter, sort_keys=True)]
     return [*command, "--enable", "transfer_query"] if server.queries else command
 
 
@@ -119,6 +128,7 @@ def started_lmcache(
         "LMCACHE_LOG_LEVEL": "INFO",
         "DO_NOT_TRACK": "1",
         "PYTHONHASHSEED": "0",
+        **server.environment,
     }
     if server.visible_devices is not None:
         environment["CUDA_VISIBLE_DEVICES"] = server.visible_devices

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start and stop one vLLM server; the only module that knows vLLM's flags.
 
-Prefix caching of vLLM's own is off, so every reused token comes from LMCache,
-and CUDA graphs are off, since a replayed graph does not run the Python code
+Prefix caching of vLLM's own is off unless asked for, so every reused token comes from
+LMCache, and CUDA graphs are off, since a replayed graph does not run the Python code
 that hands query tensors to the connector. The server listens on loopback only.
 """
 
@@ -21,7 +21,8 @@ from kvseal.engines.lmcache import LMCacheEndpoint
 from kvseal.engines.server import StartedServer
 from kvseal.engines.vllm_environment import engine_environment
 from kvseal.process import EngineProcess, free_port
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.options import symbols_of
+from kvseal.spec.runspec import CommonSpec
 
 SERVED_MODEL = "model"
 """Name under which vLLM serves whichever model the spec names."""
@@ -55,7 +56,14 @@ class VLLMEndpoint:
 
 
 def serve_command(
-    spec: RunSpec, python: str, model: Path, port: int, connector: Mapping[str, object] | None
+    spec: CommonSpec,
+    python: str,
+    model: Path,
+    port: int,
+    connector: Mapping[str, object] | None,
+    *,
+    seed: int = 0,
+    native_prefix_caching: bool = False,
 ) -> list[str]:
     """Return the command that serves `model`; `connector` None means no KV transfer at all."""
     vllm = spec.vllm
@@ -70,9 +78,9 @@ def serve_command(
         # One prefill is one step: query tensors are captured only for tokens
         # that run in the step which completes their chunk.
         *("--max-num-batched-tokens", str(vllm.max_model_len_tokens)),
-        *("--seed", str(spec.workload.seed)),
+        *("--seed", str(seed)),
         "--enforce-eager",
-        "--no-enable-prefix-caching",
+        f"--{'' if native_prefix_caching else 'no-'}enable-prefix-caching",
         "--enable-prompt-tokens-details",
     ]
     if spec.device == "cuda":
@@ -82,7 +90,7 @@ def serve_command(
     return command
 
 
-def serve_environment(spec: RunSpec) -> dict[str, str]:
+def serve_environment(spec: CommonSpec) -> dict[str, str]:
     """Return the variables that vLLM is started with, beyond the inherited ones."""
     return engine_environment(
         spec.device,
@@ -91,8 +99,17 @@ def serve_environment(spec: RunSpec) -> dict[str, str]:
     )
 
 
-def lmcache_connector(lmcache: LMCacheEndpoint) -> dict[str, object]:
-    """Return the kv-transfer configuration that joins vLLM to LMCache's server."""
+def lmcache_connector(
+    lmcache: LMCacheEndpoint, *, heartbeat_seconds: float | None = None
+) -> dict[str, object]:
+    """Return the kv-transfer configuration that joins vLLM to LMCache's server.
+
+    `heartbeat_seconds` is how often vLLM looks whether the server was started again,
+    LMCache's own 10 s where None.
+    """
+    heartbeat = (
+        {} if heartbeat_seconds is None else {"lmcache.mp.heartbeat_interval": heartbeat_seconds}
+    )
     return {
         "kv_connector": "LMCacheMPConnector",
         "kv_connector_module_path": CONNECTOR_MODULE,
@@ -102,30 +119,44 @@ def lmcache_connector(lmcache: LMCacheEndpoint) -> dict[str, object]:
             "lmcache.mp.host": f"tcp://{lmcache.host}",
             "lmcache.mp.port": lmcache.port,
             "lmcache.mp.transfer_intermediate_tensors": True,
+            **heartbeat,
         },
     }
 
 
 @contextmanager
 def started_vllm(
-    spec: RunSpec,
+    spec: CommonSpec,
     *,
     python: str,
     model: Path,
     log: Path,
     lmcache: LMCacheEndpoint | None,
     run_id: str,
+    seed: int = 0,
+    native_prefix_caching: bool = False,
+    heartbeat_seconds: float | None = None,
 ) -> Iterator[StartedServer[VLLMEndpoint]]:
     """Start a vLLM server for the length of a `with` block.
 
-    `lmcache` None means no KV transfer at all.
+    `lmcache` None means no KV transfer at all; `heartbeat_seconds` as in `lmcache_connector`.
 
     Raises:
         EngineError: when it can't be started.
     """
     endpoint = VLLMEndpoint("127.0.0.1", spec.vllm.port or free_port())
-    connector = None if lmcache is None else lmcache_connector(lmcache)
-    command = serve_command(spec, python, model, endpoint.port, connector)
+    connector = (
+        None if lmcache is None else lmcache_connector(lmcache, heartbeat_seconds=heartbeat_seconds)
+    )
+    command = serve_command(
+        spec,
+        python,
+        model,
+        endpoint.port,
+        connector,
+        seed=seed,
+        native_prefix_caching=native_prefix_caching,
+    )
     with EngineProcess(
         "vLLM", command, env=serve_environment(spec), log=log, run_id=run_id
     ) as process:
@@ -133,5 +164,5 @@ def started_vllm(
             endpoint,
             process,
             spec.vllm.start_timeout_seconds,
-            "CONFIG_WORKFLOW_KNLP_LMCACHE_SNAPKV_VLLM_START_TIMEOUT",
+            symbols_of("vllm.start_timeout_seconds", spec.workflow),
         )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -71,3 +72,22 @@ def test_lmcache_listens_on_loopback_with_the_chunk_of_the_spec() -> None:
     assert value(command, "--chunk-size") == str(spec.lmcache.chunk_size_tokens)
     assert value(command, "--shm-name") == "kvseal_segment_1"
     assert value(command, "--enable") == "transfer_query"
+
+
+def test_a_matrix_asks_for_vllms_own_cache_and_a_tier_behind_the_memory() -> None:
+    connector = vllm.lmcache_connector(ENDPOINT, heartbeat_seconds=1.0)
+    command = vllm.serve_command(
+        make_spec(), "python", Path("/m"), 1, connector, native_prefix_caching=True
+    )
+    assert "--enable-prefix-caching" in command
+    assert '"lmcache.mp.heartbeat_interval": 1.0' in value(command, "--kv-transfer-config")
+    server = dataclasses.replace(
+        lmcache.CacheServer.of(make_spec()), l2_adapters=({"type": "fs", "base_path": "/d"},)
+    )
+    command = lmcache.server_command(server, "python", ENDPOINT, "segment")
+    assert value(command, "--l2-adapter") == '{"base_path": "/d", "type": "fs"}'
+
+
+def test_a_start_that_takes_too_long_names_the_symbol_of_its_own_workflow() -> None:
+    option = lmcache.CacheServer.of(make_spec()).timeout_option
+    assert option == "CONFIG_WORKFLOW_KNLP_LMCACHE_SNAPKV_LMCACHE_START_TIMEOUT"

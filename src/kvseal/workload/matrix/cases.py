@@ -505,7 +505,7 @@ _SERVER = (
         "whoever lists the cache over HTTP",
         ("snapkv-a",),
         (Act("listing", "snapkv-a", SEEN, "model and variant apart"),),
-        backends=(MP,),
+        backends=(FS,),
         afters=(NONE,),
         elsewhere=_PLACE,
     ),
