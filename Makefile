@@ -4,8 +4,9 @@
 # playbooks/ and src/.
 #
 # A profile of defconfigs/ chooses a workflow: lmcache-snapkv, the comparison of
-# baseline and SnapKV, or kv-reuse, the verifier. Each has one for an NVIDIA GPU,
-# which only builds, and one that ends in -cpu, which also runs.
+# baseline and SnapKV, kv-reuse, the verifier, or lmcache-snapkv-matrix, the
+# negative matrix. Each has one for an NVIDIA GPU, which only builds, and one
+# that ends in -cpu, which also runs.
 #
 # Stages, in the order in which plain `make` goes through them:
 #   doctor → fetch → build → patch → run (if switched on) → report
@@ -41,6 +42,7 @@ all: run-spec.json ## Doctor, fetch, build, patch, run if switched on, report
 	$(Q)$(call whole,$(WORKFLOW))
 
 include workflows/lmcache_snapkv/Makefile workflows/kv_reuse/Makefile
+include workflows/lmcache_snapkv_matrix/Makefile
 
 # A file that is taken away changes its folder, so folders count too.
 SOURCES := $(shell find src/kvseal requirements -not -name '*.pyc' -not -name __pycache__)

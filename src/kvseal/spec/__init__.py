@@ -4,6 +4,7 @@
 options     which Kconfig symbol becomes which field, a table a workflow
 variables   what extra_vars.yaml must hold
 translate   extra_vars.yaml → run spec
+own_sections   the sections of a run spec that one workflow alone has
 rules       what one field demands of another
 pins        which versions go together, and the environment they make
 runspec     the run spec itself, read by roles and node verbs; sections has its parts

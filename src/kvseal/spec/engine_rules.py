@@ -50,14 +50,23 @@ def _versions(spec: CommonSpec, of: Workflow) -> _Problems:
             "install one of these Pythons and name it here (empty means: the Python that "
             "runs `make`; KVSEAL_PYTHON chooses that one)",
         )
-    if spec.lmcache.source == "index" and spec.lmcache.version not in pin.lmcache:
+    version = spec.lmcache.version
+    if spec.lmcache.source == "index" and version not in pin.lmcache:
         yield of.wrong(
             "LMCACHE_VERSION",
             f"this LMCache does not go with {pin.distribution} {pin.version}"
             + (f": {pin.note}" if pin.note else ""),
-            spec.lmcache.version,
+            version,
             " or ".join(pin.lmcache) or "a build from git against this vLLM's torch",
             f"choose a version from the list, or set {of.symbol('LMCACHE_FROM_GIT')}=y and a ref",
+        )
+    elif spec.lmcache.source == "index" and of.lmcache is not None and version not in of.lmcache:
+        yield of.wrong(
+            "LMCACHE_VERSION",
+            f"the workflow {of.name} has not been tried with this LMCache",
+            version,
+            " or ".join(of.lmcache),
+            "set it to that",
         )
 
 

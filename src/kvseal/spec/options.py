@@ -42,14 +42,17 @@ class Option:
 class Workflow:
     """A workflow: its name in specs, folders and make targets, its root symbol, its options.
 
-    `codemods` are the only edits its engine environment may carry; None means
-    every edit there is.
+    `codemods` are the only edits its engine environment may carry, unless its
+    run spec says otherwise (`codemods_of`); None means every edit there is.
+    `lmcache` are the only releases of LMCache it was tried with; None means those
+    of the engine's pin, less what rules of its own say.
     """
 
     name: str
     root: str
     options: tuple[Option, ...]
     codemods: tuple[str, ...] | None = None
+    lmcache: tuple[str, ...] | None = None
 
     def symbol(self, name: str) -> str:
         """Return `CONFIG_…` for an option's short name, as it stands in .config.
@@ -140,8 +143,34 @@ _KV_REUSE: _Rows = (
 )
 
 
-def _workflow(name: str, root: str, own: _Rows, codemods: tuple[str, ...] | None) -> Workflow:
-    return Workflow(name, root, tuple(Option(root, *row) for row in _COMMON + own), codemods)
+_LMCACHE_SNAPKV_MATRIX: _Rows = (
+    ("BACKEND_PROCESS", bool, "matrix.backends"),
+    ("BACKEND_MP", bool, "matrix.backends"),
+    ("BACKEND_NATIVE", bool, "matrix.backends"),
+    ("BACKEND_FS", bool, "matrix.backends"),
+    ("RESTART_ENGINE", bool, "matrix.restarts"),
+    ("RESTART_SERVER", bool, "matrix.restarts"),
+    ("RESTART_BOTH", bool, "matrix.restarts"),
+    ("STOCK", bool, "matrix.identity"),
+    ("MIXED_REQUESTS", int, "matrix.mixed_requests"),
+    ("PROMPT_TOKENS", int, "matrix.prompt_tokens"),
+    ("MAX_TOKENS", int, "matrix.new_tokens"),
+    ("SEED", int, "matrix.seed"),
+    ("DROP_PERCENT", int, "matrix.drop_percent"),
+    ("WINDOW_SIZE", int, "matrix.window_tokens"),
+    ("KERNEL_SIZE", int, "matrix.kernel_tokens"),
+)
+
+
+def _workflow(
+    name: str,
+    root: str,
+    own: _Rows,
+    codemods: tuple[str, ...] | None,
+    lmcache: tuple[str, ...] | None = None,
+) -> Workflow:
+    options = tuple(Option(root, *row) for row in _COMMON + own)
+    return Workflow(name, root, options, codemods, lmcache)
 
 
 LMCACHE_SNAPKV = _workflow(
@@ -150,6 +179,7 @@ LMCACHE_SNAPKV = _workflow(
     _LMCACHE_SNAPKV,
     # Named one by one, so that an edit made for another workflow stays out.
     ("vllm_distribution_name", "vllm_query_export"),
+    ("0.5.4",),
 )
 
 KV_REUSE = _workflow(
@@ -161,10 +191,41 @@ KV_REUSE = _workflow(
     ("vllm_distribution_name",),
 )
 
-WORKFLOWS = {workflow.name: workflow for workflow in (LMCACHE_SNAPKV, KV_REUSE)}
+LMCACHE_SNAPKV_MATRIX = _workflow(
+    "lmcache-snapkv-matrix",
+    "WORKFLOW_KNLP_LMCACHE_SNAPKV_MATRIX",
+    _LMCACHE_SNAPKV_MATRIX,
+    # All there are: transform identity is what the matrix tests.
+    None,
+)
+
+WORKFLOWS = {
+    workflow.name: workflow for workflow in (LMCACHE_SNAPKV, KV_REUSE, LMCACHE_SNAPKV_MATRIX)
+}
+
+VARIANT, NO_IDENTITY = "variant", "none"
+"""`matrix.identity`: KV is named by its exact variant, or not at all, as LMCache ships."""
+
+BACKENDS = ("process", "mp", "native", "fs")
+RESTARTS = ("engine", "server", "both")
+"""What the matrix is run over, in this order; each is an option, as BACKEND_MP or RESTART_BOTH."""
 
 TASKS = ("needle", "multi_needle", "key_value", "variable_tracking")
 """The seeded tasks, in the order they are run in; each is an option in upper case."""
+
+
+def codemods_of(workflow: str, identity: str = VARIANT) -> tuple[str, ...] | None:
+    """Return the only edits that an engine environment of `workflow` may carry; None: all.
+
+    identity: `matrix.identity` of the matrix, whose stock mode shares the
+        comparison's environment; no other workflow has a choice.
+
+    Raises:
+        KeyError: no such workflow; a loaded run spec names one that there is.
+    """
+    if identity == NO_IDENTITY:
+        return LMCACHE_SNAPKV.codemods
+    return WORKFLOWS[workflow].codemods
 
 
 def symbols_of(field: str, workflow: str) -> str:

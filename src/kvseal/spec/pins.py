@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which versions are known to go together, and the environment they make.
 
-One row a (device, vLLM version): the distribution, its hash lock in
-requirements/, the torch that is installed before the lock, and the LMCache
+One row a (device, vLLM version): the distribution, its hash locks in
+requirements/, the torch that is installed before a lock, and the LMCache
 versions that were seen to work with it. What has no row is refused: an engine
 that answers with a layout nobody has read would make a verdict out of noise.
 This module never installs anything; the role kvseal_python and the role
@@ -12,6 +12,7 @@ kvseal_vllm do, from the run spec.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from kvseal import canonical
 
@@ -24,9 +25,9 @@ class Pin:
     """A vLLM that is supported on a device.
 
     `lock` is a file name in requirements/; `torch` a requirement to install
-    before it, or empty where the lock has torch. `lmcache` holds the versions
-    that work as the index has them; `from_git` says whether LMCache may be
-    built from a checkout instead.
+    before it, or empty where the lock has torch. `lmcache` maps the versions
+    that work as the index has them to the lock that holds each; `from_git` says
+    whether LMCache may be built from a checkout instead, over what `lock` holds.
     """
 
     device: str
@@ -35,9 +36,15 @@ class Pin:
     lock: str
     torch: str
     pythons: tuple[str, ...]
-    lmcache: tuple[str, ...]
+    lmcache: Mapping[str, str]
     from_git: bool
     note: str = ""
+
+    def lock_of(self, lmcache_source: str, lmcache_version: str) -> str:
+        """Return the file name of the lock for an LMCache; an unknown version has that of git."""
+        return (
+            self.lock if lmcache_source == "git" else self.lmcache.get(lmcache_version, self.lock)
+        )
 
 
 PINS = (
@@ -48,7 +55,10 @@ PINS = (
         lock="engine-cpu-vllm-0.28.0.txt",
         torch="torch==2.13.0+cpu",
         pythons=PYTHONS,
-        lmcache=("0.5.4",),
+        lmcache={
+            "0.5.4": "engine-cpu-vllm-0.28.0.txt",
+            "0.5.6": "engine-cpu-vllm-0.28.0-lmcache-0.5.6.txt",
+        },
         from_git=True,
     ),
     Pin(
@@ -58,7 +68,10 @@ PINS = (
         lock="engine-cuda-vllm-0.28.0.txt",
         torch="",
         pythons=PYTHONS,
-        lmcache=("0.5.4",),
+        lmcache={
+            "0.5.4": "engine-cuda-vllm-0.28.0.txt",
+            "0.5.6": "engine-cuda-vllm-0.28.0-lmcache-0.5.6.txt",
+        },
         from_git=True,
     ),
     Pin(
@@ -68,7 +81,7 @@ PINS = (
         lock="engine-cuda-vllm-0.23.0.txt",
         torch="",
         pythons=PYTHONS,
-        lmcache=(),
+        lmcache={},
         from_git=True,
         note="it brings torch 2.11, and LMCache's wheel is built for torch 2.13's C++ ABI",
     ),
@@ -93,11 +106,14 @@ def environment_name(
     """Return a name for people, such as `cpu-vllm-0.28.0-lmcache-0.5.4`.
 
     It ends in `-stock` where `codemods`, the edits it may carry (None: all), change no file
-    that vLLM or LMCache installs.
+    that vLLM or LMCache installs, and in `-identity` where it carries all of them, and so
+    transform identity.
     """
     lmcache = "git" if lmcache_source == "git" else lmcache_version
-    stock = "-stock" if codemods is not None and set(codemods) <= _ADDS_FILES_ONLY else ""
-    return f"{pin.device}-vllm-{pin.version}-lmcache-{lmcache}{stock}"
+    name = f"{pin.device}-vllm-{pin.version}-lmcache-{lmcache}"
+    if codemods is None:
+        return f"{name}-identity"
+    return f"{name}-stock" if set(codemods) <= _ADDS_FILES_ONLY else name
 
 
 def environment_key(

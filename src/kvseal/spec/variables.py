@@ -9,7 +9,7 @@ others do not matter. Called by kvseal.spec.translate.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from kvseal.errors import OptionError
@@ -46,13 +46,13 @@ def chosen(variables: Mapping[str, Any]) -> Workflow:
 
 def mistakes(variables: Mapping[str, Any], workflow: Workflow) -> list[OptionError]:
     """Return what is absent, unknown or of the wrong type among our variables."""
-    known = {option.variable for each in WORKFLOWS.values() for option in each.options}
+    # Of all workflows: one root begins another, so a name alone does not tell whose it is.
+    known = [option.variable for each in WORKFLOWS.values() for option in each.options]
     prefixes = tuple(each.root.lower() for each in WORKFLOWS.values())
     unknown = [name for name in variables if name.startswith(prefixes) and name not in known]
-    ours = [option.variable for option in workflow.options]
     found = (_mistake(option, variables) for option in workflow.options)
     return [
-        *(_unknown(name, ours) for name in unknown),
+        *(_unknown(name, known) for name in unknown),
         *(mistake for mistake in found if mistake is not None),
     ]
 
@@ -81,7 +81,7 @@ def _absent(option: Option) -> OptionError:
     )
 
 
-def _unknown(name: str, known: list[str]) -> OptionError:
+def _unknown(name: str, known: Collection[str]) -> OptionError:
     near = difflib.get_close_matches(name, known, n=1)
     return OptionError(
         f"unknown variable {name}",

@@ -54,6 +54,7 @@ def _contract(spec: VerifySpec) -> _Problems:
             wanted[1],
             "set it to that",
         )
+    yield from _lmcache(spec, contract)
     covered = [connector.name for connector in contract.connectors]
     # vLLM's own caching needs no server, so mp would claim evidence that nobody gives.
     allowed = covered if _MP in covered else [*covered, contracts.NO_CONNECTOR]
@@ -65,6 +66,20 @@ def _contract(spec: VerifySpec) -> _Problems:
             " or ".join(allowed),
             f"change it, or {KV_REUSE.symbol('CONTRACT')}"
             + (" to mp" if verify.connector == _MP else ""),
+        )
+
+
+def _lmcache(spec: VerifySpec, contract: contracts.Contract) -> _Problems:
+    pin, version = pins.find(spec.device, spec.vllm.version), spec.lmcache.version
+    if spec.lmcache.source != "index" or pin is None or version not in pin.lmcache:
+        return  # said by the engines' rules, or known once it is built
+    if version not in contract.lmcache:
+        yield KV_REUSE.wrong(
+            "LMCACHE_VERSION",
+            f"the contract {contract.name} does not cover this LMCache",
+            version,
+            " or ".join(release for release in contract.lmcache if release in pin.lmcache),
+            "set it to that",
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvseal.cli import main
-from kvseal.spec.options import KV_REUSE, LMCACHE_SNAPKV
+from kvseal.spec.options import LMCACHE_SNAPKV, WORKFLOWS
 from kvseal.spec.runspec import RunSpec
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -40,7 +40,7 @@ def write_variables(folder, **changes):
         f"{option.variable}: {(CPU | changes).get(option.name, VALUES[option.kind])}\n"
         for option in LMCACHE_SNAPKV.options
     ]
-    lines.append(f"{KV_REUSE.root.lower()}: False\n")
+    lines += [f"{other.root.lower()}: False\n" for other in WORKFLOWS.values()][1:]
     (folder / "extra_vars.yaml").write_text("".join(lines))
 
 

@@ -22,6 +22,7 @@ from kvseal.compaction.rope_parameters import RopeParameters  # noqa: E402
 from kvseal.compaction.scores import snapkv_scores  # noqa: E402
 from kvseal.compaction.snapkv import SnapKV  # noqa: E402
 from kvseal.errors import OptionError, TransformError  # noqa: E402
+from kvseal.spec import matrix_rules  # noqa: E402
 
 ROPE = RopeParameters("default", 10000.0, 8, 8, 4096)
 
@@ -47,6 +48,7 @@ def test_retained_count(drop: int, chunks: int, chunk: int, window: int) -> None
     else:
         assert snapkv.retained_count(source, chunk) == expected
         assert window <= expected <= source
+        assert matrix_rules.retained_tokens(source, drop, chunk) == expected
 
 
 @given(

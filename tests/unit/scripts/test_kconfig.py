@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from kvseal.errors import OptionError
-from kvseal.spec.options import KV_REUSE, LMCACHE_SNAPKV, WORKFLOWS
+from kvseal.spec.options import LMCACHE_SNAPKV, LMCACHE_SNAPKV_MATRIX, WORKFLOWS
 
 ROOT = LMCACHE_SNAPKV.root
 
@@ -81,8 +81,7 @@ def test_hidden_symbols_are_absent_and_not_false(run, profile):
     folder = run("defconfig-file", profile(workflow=f"# CONFIG_{ROOT} is not set"))
     run("extra-vars")
     assert yaml.safe_load((folder / "extra_vars.yaml").read_text()) == {
-        ROOT.lower(): False,
-        KV_REUSE.root.lower(): False,
+        workflow.root.lower(): False for workflow in WORKFLOWS.values()
     }
 
 
@@ -121,6 +120,33 @@ def test_bad_line_is_told_and_nothing_written(run, profile, line, expected):
     assert "profile:3:" in str(caught.value)
     assert expected in str(caught.value)
     assert not list(Path(path).parent.glob(".config*"))
+
+
+@pytest.mark.parametrize(
+    ("line", "near"),
+    [
+        ("CONFIG_{}_MATRIX_BACKEND_MPP=y", "CONFIG_{}_MATRIX_BACKEND_MP"),
+        ("CONFIG_{}_MATRIX_SEEED=1", "CONFIG_{}_MATRIX_SEED"),
+        ("CONFIG_{}_REFERENC=y", "CONFIG_{}_REFERENCE"),
+    ],
+)
+def test_a_misspelt_symbol_is_told_with_the_nearest_of_its_own_workflow(run, profile, line, near):
+    """The matrix's root begins with the comparison's."""
+    with pytest.raises(OptionError) as caught:
+        run("defconfig-file", profile(line.format(ROOT)))
+    assert caught.value.expected == f"perhaps {near.format(ROOT)}"
+
+
+def test_a_symbol_of_the_matrix_depends_on_the_matrix_and_not_on_the_comparison(run, profile):
+    matrix = LMCACHE_SNAPKV_MATRIX.root
+    with pytest.raises(OptionError, match="depends on another") as caught:
+        run("defconfig-file", profile(f"CONFIG_{matrix}_SEED=1"))
+    assert caught.value.expected == f"{matrix} to be set"
+    folder = run(
+        "defconfig-file", profile(f"CONFIG_{matrix}_SEED=1", workflow=f"CONFIG_{matrix}=y")
+    )
+    assert f"CONFIG_{matrix}_SEED=1\n" in (folder / ".config").read_text()
+    assert f"CONFIG_{ROOT}_SEED" not in (folder / ".config").read_text()
 
 
 def test_old_configuration_survives_a_bad_profile(run, profile):

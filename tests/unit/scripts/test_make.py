@@ -127,13 +127,26 @@ def test_each_stage_is_a_target_with_its_tag(make, checkout, workflow):
         assert tag in tags, name
 
 
-@pytest.mark.parametrize("goal", ["kv-reuse", "kv-reuse-run", "kv-reuse-clean"])
-def test_a_target_of_another_workflow_is_refused_and_nothing_run(make, goal):
-    make("defconfig-lmcache-snapkv-cpu")
+@pytest.mark.parametrize(
+    ("configured", "goal"),
+    [
+        ("lmcache-snapkv", "kv-reuse"),
+        ("lmcache-snapkv", "kv-reuse-run"),
+        ("lmcache-snapkv", "kv-reuse-clean"),
+        ("lmcache-snapkv", "lmcache-snapkv-matrix"),
+        ("lmcache-snapkv", "lmcache-snapkv-matrix-run"),
+        ("lmcache-snapkv-matrix", "lmcache-snapkv"),
+        ("lmcache-snapkv-matrix", "lmcache-snapkv-run"),
+    ],
+)
+def test_a_target_of_another_workflow_is_refused_and_nothing_run(make, configured, goal):
+    """Also where one's name begins another's."""
+    make(f"defconfig-{configured}-cpu")
     done, calls = make(goal)
+    other = max((name for name in WORKFLOWS if goal.startswith(name)), key=len)
     assert done.returncode == 2
-    assert ".config is for lmcache-snapkv" in done.stderr
-    assert "make defconfig-kv-reuse-cpu" in done.stderr
+    assert f".config is for {configured};" in done.stderr
+    assert re.search(rf"make\s+defconfig-{other}-cpu", done.stderr)
     assert not [call for call in calls if "ansible" in call or "up-to-date" in call]
 
 
@@ -150,6 +163,7 @@ def test_failure_of_a_play_is_exit_2(make):
         (".config", ["extra-vars", "kvseal spec --vars"]),
         ("workflows/lmcache_snapkv/Kconfig", ["extra-vars", "kvseal spec --vars"]),
         ("workflows/kv_reuse/Kconfig", ["extra-vars", "kvseal spec --vars"]),
+        ("workflows/lmcache_snapkv_matrix/Kconfig", ["extra-vars", "kvseal spec --vars"]),
         ("workflows/Kconfig.common", ["extra-vars", "kvseal spec --vars"]),
         ("src/kvseal/a.py", ["kvseal spec --vars"]),
         ("src/kvseal/new.py", ["kvseal spec --vars"]),

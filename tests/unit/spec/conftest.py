@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kvseal.spec.options import KV_REUSE, LMCACHE_SNAPKV, Workflow
-from kvseal.spec.runspec import AnySpec, RunSpec, VerifySpec
+from kvseal.spec.options import KV_REUSE, LMCACHE_SNAPKV, LMCACHE_SNAPKV_MATRIX, WORKFLOWS, Workflow
+from kvseal.spec.runspec import AnySpec, MatrixSpec, RunSpec, VerifySpec
 from kvseal.spec.translate import Surroundings, translate
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -66,6 +66,11 @@ def verify_variables(profile) -> dict[str, Any]:
     return profile("kv-reuse-cpu")
 
 
+@pytest.fixture(scope="session")
+def matrix_variables(profile) -> dict[str, Any]:
+    return profile("lmcache-snapkv-matrix-cpu")
+
+
 def maker(
     workflow: Workflow, variables: dict[str, Any], around: Surroundings
 ) -> Callable[..., AnySpec]:
@@ -90,7 +95,23 @@ def verify_with(verify_variables, around) -> Callable[..., VerifySpec]:
     return maker(KV_REUSE, verify_variables, around)
 
 
-@pytest.fixture(params=["lmcache-snapkv", "kv-reuse"])
-def any_with(request, spec_with, verify_with) -> Callable[..., AnySpec]:
-    """`spec_with` and `verify_with` in turn, for what holds in every workflow."""
-    return spec_with if request.param == "lmcache-snapkv" else verify_with
+@pytest.fixture
+def matrix_with(matrix_variables, around) -> Callable[..., MatrixSpec]:
+    """Return a function that translates the matrix's CPU profile, some options changed."""
+    return maker(LMCACHE_SNAPKV_MATRIX, matrix_variables, around)
+
+
+@pytest.fixture
+def makers(spec_with, verify_with, matrix_with) -> dict[str, Callable[..., AnySpec]]:
+    """All of these, by the workflow's name."""
+    return {
+        "lmcache-snapkv": spec_with,
+        "kv-reuse": verify_with,
+        "lmcache-snapkv-matrix": matrix_with,
+    }
+
+
+@pytest.fixture(params=WORKFLOWS)
+def any_with(request, makers) -> Callable[..., AnySpec]:
+    """One of `makers` in turn, for what holds in every workflow."""
+    return makers[request.param]

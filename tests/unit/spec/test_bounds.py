@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 
 from kvseal.spec import bounds
-from kvseal.spec.options import LMCACHE_SNAPKV, WORKFLOWS
+from kvseal.spec.options import WORKFLOWS
 
 
 def with_field(spec, field, value):
@@ -16,12 +16,16 @@ def with_field(spec, field, value):
 
 
 @pytest.mark.parametrize(
-    "option",
-    [option for flow in WORKFLOWS.values() for option in flow.options if option.kind is int],
-    ids=lambda option: option.symbol,
+    ("workflow", "option"),
+    [
+        pytest.param(name, option, id=option.symbol)
+        for name, flow in WORKFLOWS.items()
+        for option in flow.options
+        if option.kind is int
+    ],
 )
-def test_edges(spec_with, verify_with, option):
-    make = spec_with if option in LMCACHE_SNAPKV.options else verify_with
+def test_edges(makers, workflow, option):
+    make = makers[workflow]
     section, name = option.field.split(".")
     rule = bounds.schema()["properties"][section]["properties"][name]
     for good in (rule["minimum"], rule["maximum"]):
@@ -76,3 +80,10 @@ def test_form_of_a_verification(verify_with, field, good, bad):
 def test_empty_choice_is_named(verify_with):
     (problem,) = bounds.problems(with_field(verify_with(), "verify.prompt_format", "xml"))
     assert problem.expected == "empty or raw or chat or both"
+
+
+def test_identity_is_variant_or_none(matrix_with):
+    assert not list(bounds.problems(with_field(matrix_with(), "matrix.identity", "none")))
+    (problem,) = bounds.problems(with_field(matrix_with(), "matrix.identity", "salt"))
+    assert problem.expected == "variant or none"
+    assert problem.option == "CONFIG_WORKFLOW_KNLP_LMCACHE_SNAPKV_MATRIX_STOCK"

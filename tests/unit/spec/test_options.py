@@ -6,8 +6,21 @@ import pytest
 
 from kvseal.spec import bounds
 from kvseal.spec.model_rules import REVISIONS
-from kvseal.spec.options import KV_REUSE, LMCACHE_SNAPKV, TASKS, WORKFLOWS, symbols_of
+from kvseal.spec.options import (
+    BACKENDS,
+    KV_REUSE,
+    LMCACHE_SNAPKV,
+    LMCACHE_SNAPKV_MATRIX,
+    NO_IDENTITY,
+    RESTARTS,
+    TASKS,
+    VARIANT,
+    WORKFLOWS,
+    codemods_of,
+    symbols_of,
+)
 from kvseal.spec.runspec import KINDS
+from kvseal.workload import matrix
 
 TYPES = {kconfiglib.BOOL: bool, kconfiglib.INT: int, kconfiglib.STRING: str}
 ALL = [option for workflow in WORKFLOWS.values() for option in workflow.options]
@@ -88,6 +101,28 @@ def test_tasks_are_options():
     assert names == [LMCACHE_SNAPKV.symbol(task.upper()) for task in TASKS]
 
 
+def test_backends_and_restarts_are_those_of_the_cases():
+    """The cases are a layer above, so the options repeat their names."""
+    assert BACKENDS == matrix.BACKENDS
+    assert ("none", *RESTARTS) == matrix.AFTERS
+    rule = bounds.schema()["properties"]["matrix"]["properties"]
+    assert rule["backends"]["items"]["enum"] == list(BACKENDS)
+    assert rule["restarts"]["items"]["enum"] == list(RESTARTS)
+    assert rule["identity"]["enum"] == [VARIANT, NO_IDENTITY]
+    for field, names in (("backends", BACKENDS), ("restarts", RESTARTS)):
+        prefix = field[:-1].upper()
+        assert symbols_of(f"matrix.{field}", "lmcache-snapkv-matrix").split(", ") == [
+            LMCACHE_SNAPKV_MATRIX.symbol(f"{prefix}_{name.upper()}") for name in names
+        ]
+
+
+def test_a_root_that_begins_another_keeps_its_symbols_apart():
+    """lmcache-snapkv's begins lmcache-snapkv-matrix's; no name is of both."""
+    outer, inner = LMCACHE_SNAPKV, LMCACHE_SNAPKV_MATRIX
+    assert inner.root.startswith(f"{outer.root}_")
+    assert not [option for option in outer.options if option.symbol.startswith(inner.root)]
+
+
 def test_the_same_field_has_a_symbol_in_each_workflow():
     assert symbols_of("vllm.dtype", "kv-reuse") == f"CONFIG_{KV_REUSE.root}_DTYPE"
     assert symbols_of("vllm.dtype", "lmcache-snapkv") == f"CONFIG_{LMCACHE_SNAPKV.root}_DTYPE"
@@ -111,3 +146,13 @@ def test_codemods_of_a_workflow_exist():
     libcst_free = {"vllm_distribution_name", "vllm_query_export"}
     assert KV_REUSE.codemods is not None and set(KV_REUSE.codemods) < libcst_free
     assert LMCACHE_SNAPKV.codemods is not None and set(LMCACHE_SNAPKV.codemods) == libcst_free
+
+
+def test_codemods_are_the_workflow_s_and_the_comparison_s_without_identity():
+    assert codemods_of("lmcache-snapkv-matrix") is None
+    assert codemods_of("lmcache-snapkv-matrix", VARIANT) is None
+    assert codemods_of("lmcache-snapkv-matrix", NO_IDENTITY) == LMCACHE_SNAPKV.codemods
+    assert codemods_of("lmcache-snapkv") == LMCACHE_SNAPKV.codemods
+    assert codemods_of("kv-reuse") == KV_REUSE.codemods
+    with pytest.raises(KeyError):
+        codemods_of("lmcache")

@@ -12,7 +12,7 @@ import pytest
 from kvseal.errors import OptionError
 from kvseal.spec import bounds
 from kvseal.spec.options import WORKFLOWS
-from kvseal.spec.runspec import CommonSpec, RunSpec, VerifySpec, load_spec
+from kvseal.spec.runspec import KINDS, CommonSpec, RunSpec, load_spec
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -50,13 +50,16 @@ def test_round_trip(any_with, tmp_path):
     assert any_with(SEED=1).sha256() != spec.sha256()
 
 
-def test_a_spec_of_another_workflow_is_refused_by_name(spec_with, verify_with, tmp_path):
-    for made, kind in ((spec_with(), VerifySpec), (verify_with(), RunSpec)):
-        path = tmp_path / f"{made.workflow}.json"
-        path.write_text(made.dumps())
+@pytest.mark.parametrize("other", KINDS)
+def test_a_spec_of_another_workflow_is_refused_by_name(makers, tmp_path, other):
+    kind, path = KINDS[other], tmp_path / "run-spec.json"
+    for workflow, make in makers.items():
+        if workflow == other:
+            continue
+        path.write_text(make().dumps())
         with pytest.raises(OptionError, match="another workflow") as caught:
             kind.load(path)
-        assert caught.value.value == made.workflow
+        assert caught.value.value == workflow
         assert caught.value.expected == kind.WORKFLOW
         assert f"make defconfig-{kind.WORKFLOW}-cpu" in caught.value.remedy
 
@@ -66,21 +69,35 @@ def test_an_unknown_workflow_is_refused_by_loader_and_schema(spec_with, workflow
     broken = {**spec_with().to_json(), "workflow": workflow}
     with pytest.raises(OptionError, match="unknown workflow") as caught:
         CommonSpec.from_json(broken)
-    assert caught.value.expected == "lmcache-snapkv or kv-reuse"
+    assert caught.value.expected == "lmcache-snapkv or kv-reuse or lmcache-snapkv-matrix"
     assert not valid(broken)
 
 
-def test_sections_of_another_workflow_are_refused_by_loader_and_schema(spec_with, verify_with):
-    plain, other = spec_with().to_json(), verify_with().to_json()
-    for broken in (
-        {**plain, "verify": other["verify"]},
-        {**other, "snapkv": plain["snapkv"]},
-        {**other, "workload": plain["workload"]},
-        {**other, "workflow": "lmcache-snapkv"},
-    ):
+@pytest.mark.parametrize("workflow", KINDS)
+def test_sections_of_another_workflow_are_refused_by_loader_and_schema(makers, workflow):
+    specs = {name: make().to_json() for name, make in makers.items()}
+    own = specs.pop(workflow)
+    broken = [
+        {**own, section: value}
+        for other in specs.values()
+        for section, value in other.items()
+        if section not in own
+    ]
+    broken += [{**own, "workflow": name} for name in specs]
+    assert len(broken) >= 4
+    for plain in broken:
         with pytest.raises(OptionError, match="run spec field"):
-            CommonSpec.from_json(broken)
-        assert not valid(broken)
+            CommonSpec.from_json(plain)
+        assert not valid(plain)
+
+
+def test_codemods_follow_the_spec(makers):
+    assert makers["lmcache-snapkv-matrix"]().codemods is None
+    assert makers["lmcache-snapkv"]().codemods == WORKFLOWS["lmcache-snapkv"].codemods
+    assert makers["kv-reuse"]().codemods == WORKFLOWS["kv-reuse"].codemods
+    assert (
+        makers["lmcache-snapkv-matrix"](STOCK=True).codemods == makers["lmcache-snapkv"]().codemods
+    )
 
 
 def test_the_spec_kept_with_an_earlier_run_is_still_one():
@@ -158,6 +175,39 @@ def test_schema_knows_what_reuse_counts_are(verify_with, counts):
     assert not valid(changed(plain, ("verify", "reuse_counts"), counts))
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("backends", "mp"),
+        ("backends", ["mp", 1]),
+        ("restarts", "both"),
+        ("identity", True),
+        ("mixed_requests", True),
+        ("prompt_tokens", "321"),
+    ],
+)
+def test_wrong_type_in_a_matrix_is_refused(matrix_with, name, value):
+    broken = changed(matrix_with().to_json(), ("matrix", name), value)
+    with pytest.raises(OptionError, match=f"matrix.{name}"):
+        CommonSpec.from_json(broken)
+    assert not valid(broken)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("backends", []),
+        ("backends", ["mp", "mp"]),
+        ("backends", ["redis"]),
+        ("restarts", ["none"]),
+    ],
+)
+def test_schema_knows_what_backends_and_restarts_are(matrix_with, name, value):
+    plain = matrix_with().to_json()
+    assert valid(plain) and valid(changed(plain, ("matrix", "restarts"), []))
+    assert not valid(changed(plain, ("matrix", name), value))
+
+
 def test_other_schema_is_refused(spec_with):
     with pytest.raises(OptionError, match="another schema"):
         RunSpec.from_json(changed(spec_with().to_json(), ("schema",), "kvseal.run-spec.v2"))
@@ -180,11 +230,11 @@ def test_absent_file_is_refused(tmp_path):
         RunSpec.load(tmp_path / "none.json")
 
 
-def test_every_field_is_documented(spec_with, verify_with):
+def test_every_field_is_documented(makers):
     """docs/formats/run-spec.md has a row a field, and no row without one."""
     text = (CHECKOUT / "docs/formats/run-spec.md").read_text()
     rows = re.findall(r"^\| `([a-z0-9_.]+)` \|", text, re.MULTILINE)
-    plain = spec_with().to_json() | verify_with().to_json()
+    plain = {name: value for make in makers.values() for name, value in make().to_json().items()}
     leaves = {
         ".".join(path)
         for path in paths(plain)

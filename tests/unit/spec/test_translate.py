@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from kvseal.errors import OptionError
-from kvseal.spec.options import KV_REUSE, LMCACHE_SNAPKV
+from kvseal.spec.options import KV_REUSE, LMCACHE_SNAPKV, LMCACHE_SNAPKV_MATRIX, WORKFLOWS
 from kvseal.spec.translate import translate
 
 ROOT = LMCACHE_SNAPKV.root
 OPTIONS = LMCACHE_SNAPKV.options
-OFF = {ROOT.lower(): False, KV_REUSE.root.lower(): False}
+MATRIX = LMCACHE_SNAPKV_MATRIX.root
+ROOTS = [workflow.root for workflow in WORKFLOWS.values()]
+OFF = {root.lower(): False for root in ROOTS}
 
 
 def test_cpu_profile(spec_with):
@@ -61,6 +63,56 @@ def test_stock_packages_have_an_environment_of_their_own(spec_with, verify_with)
     edited, stock = spec_with().environment, verify_with().environment
     assert edited.path != stock.path and edited.lock == stock.lock
     assert stock.name == f"{edited.name}-stock"
+
+
+def test_cpu_profile_of_the_matrix(matrix_with):
+    spec = matrix_with()
+    assert (spec.workflow, spec.device, spec.run) == ("lmcache-snapkv-matrix", "cpu", True)
+    assert (spec.vllm.dtype, spec.vllm.block_size_tokens, spec.vllm.port) == ("float32", 32, 0)
+    assert (spec.lmcache.version, spec.lmcache.chunk_size_tokens) == ("0.5.4", 64)
+    assert spec.roots.work.endswith("/build/lmcache-snapkv-matrix")
+    assert spec.to_json()["matrix"] == {
+        "backends": ["process", "mp", "native", "fs"],
+        "restarts": ["engine", "server", "both"],
+        "identity": "variant",
+        "mixed_requests": 300,
+        "prompt_tokens": 321,
+        "new_tokens": 8,
+        "seed": 0,
+        "drop_percent": 50,
+        "window_tokens": 32,
+        "kernel_tokens": 5,
+    }
+
+
+def test_nvidia_profile_of_the_matrix(profile, around):
+    spec = translate(profile("lmcache-snapkv-matrix"), around)
+    assert (spec.device, spec.run, spec.vllm.distribution) == ("cuda", False, "vllm")
+    assert (spec.vllm.dtype, spec.vllm.block_size_tokens) == ("float32", 16)
+    assert (spec.lmcache.chunk_size_tokens, spec.model.source) == (64, "package")
+
+
+def test_backends_and_restarts_keep_their_order(matrix_with):
+    some = matrix_with(BACKEND_PROCESS=False, BACKEND_NATIVE=False, RESTART_SERVER=False).matrix
+    assert (some.backends, some.restarts) == (("mp", "fs"), ("engine", "both"))
+    every = ("ENGINE", "SERVER", "BOTH")
+    assert matrix_with(**{f"RESTART_{name}": False for name in every}).matrix.restarts == ()
+    assert matrix_with(MIXED_REQUESTS=0).matrix.mixed_requests == 0
+
+
+def test_stock_mode_shares_the_comparison_s_environment(spec_with, matrix_with):
+    """Bit for bit the same packages and edits, so that nothing is installed twice."""
+    assert matrix_with(STOCK=True).environment == spec_with().environment
+    assert matrix_with(STOCK=True).matrix.identity == "none"
+    assert matrix_with().environment.path != spec_with().environment.path
+    assert matrix_with().environment.name == f"{spec_with().environment.name}-identity"
+
+
+def test_another_lmcache_has_its_lock_and_environment(matrix_with):
+    older, newer = matrix_with().environment, matrix_with(LMCACHE_VERSION="0.5.6").environment
+    assert Path(newer.lock).name == "engine-cpu-vllm-0.28.0-lmcache-0.5.6.txt"
+    assert (older.lock, older.path) != (newer.lock, newer.path)
+    assert newer.name == "cpu-vllm-0.28.0-lmcache-0.5.6-identity"
 
 
 def test_lists_are_read_from_text(verify_with):
@@ -149,21 +201,23 @@ def test_variables_of_others_do_not_matter(cpu_variables, around):
     assert translate(others, around) == translate(cpu_variables, around)
 
 
-@pytest.mark.parametrize("on", [True, False])
-def test_not_exactly_one_workflow_names_both_and_says_so_alone(
-    cpu_variables, verify_variables, around, on
+@pytest.mark.parametrize("second", [None, *ROOTS[1:]])
+def test_not_exactly_one_workflow_names_all_and_says_so_alone(
+    cpu_variables, verify_variables, matrix_variables, around, second
 ):
-    variables = {**verify_variables, **cpu_variables, KV_REUSE.root.lower(): True} if on else OFF
-    with pytest.raises(OptionError, match="more than one" if on else "no workflow") as caught:
+    variables = OFF
+    if second is not None:
+        variables = {**verify_variables, **matrix_variables, **cpu_variables, second.lower(): True}
+    words = "no workflow" if second is None else "more than one"
+    with pytest.raises(OptionError, match=words) as caught:
         translate(variables, around)
-    for root in (ROOT, KV_REUSE.root):
-        assert f"CONFIG_{root}" in caught.value.option
-    assert "make defconfig-kv-reuse-cpu" in caught.value.remedy
-    assert "make defconfig-lmcache-snapkv-cpu" in caught.value.remedy
+    assert caught.value.option.split(", ") == [f"CONFIG_{root}" for root in ROOTS]
+    for name in WORKFLOWS:
+        assert f"`make defconfig-{name}-cpu`" in caught.value.remedy
     assert "absent" not in str(caught.value)
 
 
-@pytest.mark.parametrize("root", [ROOT, KV_REUSE.root])
+@pytest.mark.parametrize("root", ROOTS)
 def test_a_workflow_that_is_absent_is_not_off(cpu_variables, around, root):
     left = {name: value for name, value in cpu_variables.items() if name != root.lower()}
     with pytest.raises(OptionError, match="absent is not false") as caught:
@@ -181,6 +235,35 @@ def test_unknown_variable_of_the_other_workflow_is_told(cpu_variables, around):
     with pytest.raises(OptionError, match="unknown variable") as caught:
         translate({**cpu_variables, "workflow_knlp_kv_reuse_siut": "x"}, around)
     assert caught.value.option == "CONFIG_WORKFLOW_KNLP_KV_REUSE_SIUT"
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("workflow_knlp_lmcache_snapkv_matrix_backend_mpp", f"CONFIG_{MATRIX}_BACKEND_MP"),
+        ("workflow_knlp_lmcache_snapkv_matrix_mixed_request", f"CONFIG_{MATRIX}_MIXED_REQUESTS"),
+        ("workflow_knlp_lmcache_snapkv_refrence", f"CONFIG_{ROOT}_REFERENCE"),
+    ],
+)
+def test_an_unknown_variable_is_told_with_the_nearest_of_its_own_workflow(
+    cpu_variables, matrix_variables, around, name, near
+):
+    """lmcache-snapkv's root begins the matrix's: neither takes the other's names for its own."""
+    for variables in (cpu_variables, matrix_variables):
+        with pytest.raises(OptionError, match="unknown variable") as caught:
+            translate({**variables, name: 1}, around)
+        assert caught.value.option == f"CONFIG_{name.upper()}"
+        assert caught.value.expected == f"for example {near}"
+
+
+@pytest.mark.parametrize("other", ["cpu_variables", "verify_variables"])
+def test_variables_of_two_workflows_do_not_mix(matrix_variables, around, request, other):
+    """Those that are off have other values under the same short names."""
+    off = request.getfixturevalue(other)
+    off = {name: value for name, value in off.items() if name not in OFF}
+    both = {**off, **matrix_variables}
+    assert len(both) == len(off) + len(matrix_variables)
+    assert translate(both, around) == translate(matrix_variables, around)
 
 
 def test_missing_lock_is_named(cpu_variables, around, tmp_path):
