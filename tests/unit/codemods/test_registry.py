@@ -5,7 +5,7 @@ import pytest
 
 from kvseal.codemods.registry import CODEMODS, select
 from kvseal.errors import OptionError
-from kvseal.spec.options import WORKFLOWS
+from kvseal.spec.options import NO_IDENTITY, WORKFLOWS, codemods_of
 
 
 def test_each_codemod_has_the_name_of_its_module_and_stands_once() -> None:
@@ -38,6 +38,9 @@ def test_a_workflow_narrows_the_choice() -> None:
 def test_what_workflows_want_are_codemods() -> None:
     for workflow in WORKFLOWS.values():
         assert len(select(workflow.codemods or ())) == len(workflow.codemods or CODEMODS)
+    names = {codemod.name for codemod in CODEMODS}
+    assert set(codemods_of("lmcache-snapkv-matrix", NO_IDENTITY) or ()) < names
+    assert select(wanted=codemods_of("lmcache-snapkv-matrix")) == list(CODEMODS)
 
 
 @pytest.mark.parametrize("option", ["only", "without"])
