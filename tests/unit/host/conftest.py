@@ -14,7 +14,7 @@ from kvseal.host.facts import HostFacts
 from kvseal.host.machine import Space
 from kvseal.host.nvidia import Gpu
 from kvseal.host.roots import Root
-from kvseal.spec.runspec import RunSpec, VerifySpec
+from kvseal.spec.runspec import MatrixSpec, RunSpec, VerifySpec
 
 GIB = 1 << 30
 
@@ -169,6 +169,33 @@ def make_verify_spec(make_spec: Callable[..., RunSpec]) -> Callable[..., VerifyS
         del value["workload"], value["snapkv"]
         verify = VERIFY | {"connector": connector}
         return VerifySpec.from_json(value | {"workflow": "kv-reuse", "verify": verify})
+
+    return make
+
+
+MATRIX: dict[str, Any] = {
+    "backends": ["mp"],
+    "restarts": [],
+    "identity": "variant",
+    "mixed_requests": 0,
+    "prompt_tokens": 321,
+    "new_tokens": 8,
+    "seed": 0,
+    "drop_percent": 50,
+    "window_tokens": 32,
+    "kernel_tokens": 5,
+}
+
+
+@pytest.fixture
+def make_matrix_spec(make_spec: Callable[..., RunSpec]) -> Callable[[str], MatrixSpec]:
+    """Return a maker of the matrix's specs, by device."""
+
+    def make(device: str) -> MatrixSpec:
+        value = make_spec(device).to_json()
+        del value["workload"], value["snapkv"]
+        own = {"workflow": "lmcache-snapkv-matrix", "matrix": MATRIX}
+        return MatrixSpec.from_json(value | own)
 
     return make
 

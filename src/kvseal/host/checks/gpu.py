@@ -108,7 +108,7 @@ def compute_capability(facts: HostFacts, spec: CommonSpec) -> Outcome:
 
 
 def gpu_memory(facts: HostFacts, spec: CommonSpec) -> Outcome:
-    """The share that vLLM may take is free and holds the weights.
+    """The share that vLLM may take is free, for each vLLM at once, and holds the weights.
 
     vLLM refuses to start when less than its share is free: vLLM 0.28.0,
     v1/worker/utils.py, request_memory.
@@ -116,7 +116,11 @@ def gpu_memory(facts: HostFacts, spec: CommonSpec) -> Outcome:
     percent = spec.vllm.gpu_memory_percent
     weights = needs.weight_bytes(facts, spec)
     least = needs.GPU_WORKING_BYTES + (weights or 0)
-    needed = f"{percent} % of each GPU free, at least {gib(least)} for weights and working memory"
+    engines = needs.engines_at_once(spec)
+    times = f"{engines} times " if engines > 1 else ""
+    needed = (
+        f"{times}{percent} % of each GPU free, at least {gib(least)} for weights and working memory"
+    )
     name = "GPU memory"
     if facts.gpus.value is None:
         return undecided(name, facts.gpus.reason, needed)
@@ -131,7 +135,7 @@ def gpu_memory(facts: HostFacts, spec: CommonSpec) -> Outcome:
             f"GPU {gpu.index}: {gib(gpu.memory_free_bytes)} free of "
             f"{gib(gpu.memory_total_bytes)}, share {gib(share)}"
         )
-        if share > gpu.memory_free_bytes:
+        if engines * share > gpu.memory_free_bytes:
             remedies.append(f"end what else uses GPU {gpu.index} (`nvidia-smi`) or lower {option}")
         if share < least:
             model = symbols_of("model.name", spec.workflow)

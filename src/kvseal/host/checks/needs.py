@@ -10,7 +10,7 @@ from kvseal.host.checks.outcome import GIB
 from kvseal.host.facts import HostFacts
 from kvseal.host.model_size import DTYPE_BYTES
 from kvseal.spec.contracts import MULTIPROCESS, NO_CONNECTOR
-from kvseal.spec.runspec import CommonSpec, RunSpec, VerifySpec
+from kvseal.spec.runspec import CommonSpec, MatrixSpec, RunSpec, VerifySpec
 
 CUDA_BY_VLLM = {f"0.{minor}": (13, 0) for minor in range(23, 34)}
 """CUDA runtime that vLLM's GPU wheel brings. Source: requirements of the wheels
@@ -42,6 +42,9 @@ PROGRAMS_BYTES = {"cpu": 5 * GIB, "cuda": 8 * GIB}
 """Code and working memory of vLLM, the LMCache server and the driver, beside weights and caches.
 On CPU 4.1 GiB resident and 0.7 GiB of shared memory were seen with SmolLM2-135M."""
 
+FURTHER_ENGINE_BYTES = {"cpu": 3 * GIB, "cuda": 4 * GIB}
+"""Of these for each vLLM beyond the first; taken as more than half, not measured by itself."""
+
 GPU_WORKING_BYTES = 2 * GIB
 """CUDA context, activations of a prefill and the least KV space, beside the weights."""
 
@@ -60,18 +63,32 @@ def weight_bytes(facts: HostFacts, spec: CommonSpec) -> int | None:
     return facts.model_parameters.value * DTYPE_BYTES.get(spec.vllm.dtype, 4)
 
 
+def engines_at_once(spec: CommonSpec) -> int:
+    """Return how many vLLM processes run at the same time.
+
+    The matrix has a second one throughout: without a cache, as a control, or as
+    the plain engine of the mixed mode.
+    """
+    return 2 if isinstance(spec, MatrixSpec) else 1
+
+
 def host_memory_bytes(facts: HostFacts, spec: CommonSpec) -> tuple[int, str] | None:
     """Return the memory a run takes and the sum in words; None when the model's size is unknown."""
     weights = weight_bytes(facts, spec)
     if weights is None or facts.model_parameters.value is None:
         return None
-    parts = [(PROGRAMS_BYTES[spec.device], "programs")]
+    engines = engines_at_once(spec)
+    programs = PROGRAMS_BYTES[spec.device] + (engines - 1) * FURTHER_ENGINE_BYTES[spec.device]
+    parts = [(programs, "programs")]
     if _connector(spec) != NO_CONNECTOR:
         parts.insert(0, (spec.lmcache.l1_gib * GIB, "L1 pool"))
     # On a GPU the weights pass through the page cache, which gives way.
     if spec.device == "cpu":
-        parts += [(weights, "weights"), (spec.vllm.cpu_kv_gib * GIB, "vLLM's KV space")]
-    if isinstance(spec, RunSpec) and spec.snapkv.reference:
+        parts += [
+            (engines * weights, "weights"),
+            (engines * spec.vllm.cpu_kv_gib * GIB, "vLLM's KV space"),
+        ]
+    if isinstance(spec, MatrixSpec) or (isinstance(spec, RunSpec) and spec.snapkv.reference):
         parts.append((facts.model_parameters.value * 4, "reference model in float32"))
     words = " + ".join(f"{size / GIB:.1f} {name}" for size, name in parts)
     return sum(size for size, _ in parts), words
@@ -84,14 +101,16 @@ def shared_memory_bytes(spec: CommonSpec) -> tuple[int, str]:
     server moves there so that the server maps the same pages (LMCache 0.5.4,
     platform/cpu/shm.py). Without a server only vLLM's own queues are there.
     """
+    engines = engines_at_once(spec)
     if _connector(spec) != MULTIPROCESS.name:
         size = SHM_CPU_BYTES if spec.device == "cpu" else 0
         return size, f"{size // GIB} GiB queues"
     size = spec.lmcache.l1_gib * GIB * (100 + SHM_MARGIN_PERCENT) // 100
     words = f"{spec.lmcache.l1_gib} GiB L1 pool + {SHM_MARGIN_PERCENT} %"
     if spec.device == "cpu":
-        size += spec.vllm.cpu_kv_gib * GIB + SHM_CPU_BYTES
-        words += f" + {spec.vllm.cpu_kv_gib} GiB KV space + {SHM_CPU_BYTES // GIB} GiB queues"
+        space, queues = engines * spec.vllm.cpu_kv_gib, engines * SHM_CPU_BYTES // GIB
+        size += (space + queues) * GIB
+        words += f" + {space} GiB KV space + {queues} GiB queues"
     return size, words
 
 
