@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvseal.records import verification
+from kvseal.records import matrix, verification
 from kvseal.records.events import EVENTS
 from kvseal.records.fields import fits
 
-SCHEMAS = {f"{event}.{name}": schema for table in (verification.EVENTS, EVENTS)
+SCHEMAS = {f"{event}.{name}": schema for table in (matrix.EVENTS, verification.EVENTS, EVENTS)
            for event, fields in table.items() for name, schema in fields.items()}  # fmt: skip
 SHAPES = {str(schema): schema for schema in SCHEMAS.values()}
 
