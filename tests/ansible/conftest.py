@@ -58,6 +58,13 @@ VERIFY = {
 }  # fmt: skip
 
 
+MATRIX = {
+    "backends": ["process", "mp", "native", "fs"], "restarts": ["engine", "server", "both"],
+    "identity": "variant", "mixed_requests": 300, "prompt_tokens": 321, "new_tokens": 8, "seed": 0,
+    "drop_percent": 50, "window_tokens": 32, "kernel_tokens": 5,
+}  # fmt: skip
+
+
 @dataclasses.dataclass
 class Played:
     """How one ansible-playbook ended."""
@@ -99,10 +106,17 @@ class Node:
 
     def verify(self) -> Node:
         """Turn to the workflow kv-reuse."""
+        return self._turn("kv-reuse", {"verify": dict(VERIFY)})
+
+    def matrix(self) -> Node:
+        """Turn to the workflow lmcache-snapkv-matrix."""
+        return self._turn("lmcache-snapkv-matrix", {"matrix": dict(MATRIX)})
+
+    def _turn(self, workflow: str, own: dict[str, Any]) -> Node:
         for section in ("workload", "snapkv"):
             del self.spec[section]
-        self.spec |= {"workflow": "kv-reuse", "verify": dict(VERIFY)}
-        self.playbook = "playbooks/kv-reuse.yml"
+        self.spec |= {"workflow": workflow, **own}
+        self.playbook = f"playbooks/{workflow}.yml"
         return self
 
     def save(self) -> None:

@@ -24,6 +24,7 @@ VERBS = {
     "patch": "apply, revert or show the edits to installed packages",
     "compare": "run baseline against SnapKV",
     "verify": "compare reused KV with recomputation, token by token",
+    "matrix": "ask for transformed KV in every way that must not be served",
     "unsafe-hit": "show whose KV an ordinary prompt is served",
     "check": "judge a run folder again from its files alone",
     "report": "write reports from run folders",
