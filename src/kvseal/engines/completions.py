@@ -17,10 +17,11 @@ from typing import Any
 
 import requests
 
-from kvseal.errors import EngineError
+from kvseal.errors import EngineError, OptionError
 
 VARIANT_KEY = "lmcache.variant"
-"""Of kv_transfer_params; read by LMCache as kvseal edits it."""
+VARIANT_TOKENS_KEY = "lmcache.variant_tokens"
+"""Both of kv_transfer_params; read by LMCache as kvseal edits it."""
 WATCH_SECONDS = 0.5
 
 
@@ -65,15 +66,26 @@ class CompletionClient:
         seed: int = 0,
         ignore_eos: bool = False,
         variant: str = "",
+        variant_tokens: int = 0,
     ) -> Completion:
         """Generate up to `max_tokens` tokens at temperature 0.
 
         `variant` names transformed KV that the prompt begins with; empty is ordinary.
+        `variant_tokens` is how many tokens of it must be found, in whole chunks: with
+        fewer, nothing of it is used and the prompt is computed.
 
         Raises:
+            OptionError: `variant_tokens` is negative, or given without a variant.
             EngineError: when the server can't be reached, answers with an error,
                 or ends its stream without saying why it stopped.
         """
+        if variant_tokens < 0 or (variant_tokens and not variant):
+            raise OptionError(
+                "only of a variant can a number of tokens be required",
+                option="variant_tokens",
+                value=variant_tokens,
+                expected="0, or the tokens of the variant that is named",
+            )
         body: dict[str, Any] = {
             "model": self.model,
             "prompt": prompt_token_ids,
@@ -88,7 +100,8 @@ class CompletionClient:
         if cache_salt:
             body["cache_salt"] = cache_salt
         if variant:
-            body["kv_transfer_params"] = {VARIANT_KEY: variant}
+            tokens = {VARIANT_TOKENS_KEY: variant_tokens} if variant_tokens else {}
+            body["kv_transfer_params"] = {VARIANT_KEY: variant, **tokens}
         outcome: queue.SimpleQueue[Completion | Exception] = queue.SimpleQueue()
         # A daemon: once `watch` has raised, it ends with the engine it waits for.
         threading.Thread(target=self._ask_into, args=(outcome, body), daemon=True).start()

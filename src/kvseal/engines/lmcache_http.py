@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ask a running LMCache server over HTTP: its settings, contents and counters.
 
-Called by kvseal.engines.sdk and the drivers; changes nothing but by `clear` and
-`delete`. What the counters mean is in kvseal.engines.lmcache_counters.
+Called by the modules beside it and the drivers; changes nothing but by `clear`,
+`delete`, `end_lease`, and what is sent with `answer`. What the counters mean is
+in kvseal.engines.lmcache_counters.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ from kvseal.engines.lmcache_counters import (
     hit_counters,
     parse_samples,
 )
-from kvseal.errors import EngineError, EvidenceError
+from kvseal.errors import EngineError, EvidenceError, PrerequisiteError
+from kvseal.identity.scope import LETTERS
+from kvseal.identity.variant import parse_variant
 
+CAPABILITY = "transform_identity_v1"
+"""What a server announces that knows variants, with `:` and a letter for each scope it takes."""
 SETTLE_SECONDS = 5.0
 POLL_SECONDS = 0.02
 
@@ -53,6 +58,35 @@ class LMCacheHTTP:
     def status(self) -> dict[str, Any]:
         """The server's state, registered engines included."""
         return self._json("GET", "/status")
+
+    def capabilities(self) -> list[str]:
+        """What the server announces beyond stock LMCache, which announces nothing."""
+        names = self.status().get("capabilities", [])
+        return [str(name) for name in names] if isinstance(names, list) else []
+
+    def require_variant(self, variant: str) -> None:
+        """Refuse to go on unless the server says that it takes variants of this scope.
+
+        A server that does not know variants takes a variant's name for that of another
+        model, so it is asked before anything is stored, each time: it may have been
+        started anew.
+
+        Raises:
+            PrerequisiteError: it does not say so.
+            EvidenceError: `variant` is no variant text.
+        """
+        scope = parse_variant(variant).scope
+        wanted, known = f"{CAPABILITY}:{LETTERS[scope]}", self.capabilities()
+        if wanted not in known:
+            raise PrerequisiteError(
+                f"this LMCache server does not take {scope} variants; nothing was stored",
+                option=f"capabilities in {self.base_url}/status",
+                value=known,
+                expected=wanted,
+                remedy=f"allow {LETTERS[scope]} in the server's LMCACHE_TRANSFORM_SCOPES"
+                if CAPABILITY in known
+                else "edit its LMCache with `kvseal patch apply` and start it again",
+            )
 
     def chunk_size_tokens(self) -> int:
         """Tokens in one chunk; a running server never changes it."""
@@ -138,6 +172,19 @@ class LMCacheHTTP:
         body = {"keys": list(keys), "tier": "l1", "force": True}
         return int(self._json("DELETE", "/cache/objects", json=body)["deleted"])
 
+    def end_lease(self, variant: str) -> int:
+        """End the lease of a request-local variant; its entries can't be read after that.
+
+        Returns:
+            How many were deleted at once; those in use follow.
+
+        Raises:
+            EngineError: when the server refuses, or has no leases.
+            EvidenceError: `variant` is no variant text.
+        """
+        parse_variant(variant)
+        return int(self._json("DELETE", f"/transform/leases/{variant}")["deleted"])
+
     def hit_counters(self, model_name: str, cache_salt: str = "") -> HitCounters:
         """Read the totals of one model and salt, once the server has counted everything.
 
@@ -182,14 +229,23 @@ class LMCacheHTTP:
         return body
 
     def _request(self, method: str, path: str, **arguments: Any) -> requests.Response:
+        response = self.answer(method, path, **arguments)
+        if not response.ok:
+            url = f"{self.base_url}{path}"
+            raise EngineError(f"LMCache refused {method} {url}", value=response.text[:300])
+        return response
+
+    def answer(self, method: str, path: str, **arguments: Any) -> requests.Response:
+        """Send one request and return the answer, whatever its status.
+
+        Raises:
+            EngineError: when the server does not answer.
+        """
         url = f"{self.base_url}{path}"
         try:
-            response = self._session.request(method, url, timeout=self._timeout, **arguments)
+            return self._session.request(method, url, timeout=self._timeout, **arguments)
         except requests.RequestException as error:
             raise EngineError(
                 f"the LMCache server at {url} does not answer: {error}",
                 remedy="read logs/lmcache.log in the run folder",
             ) from error
-        if not response.ok:
-            raise EngineError(f"LMCache refused {method} {url}", value=response.text[:300])
-        return response

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("requests")
 
 from kvseal.engines.completions import CompletionClient, _collect
-from kvseal.errors import EngineError
+from kvseal.errors import EngineError, OptionError
 
 
 def lines(*events: dict[str, Any]) -> list[bytes]:
@@ -65,3 +65,25 @@ def test_waiting_ends_when_the_watch_says_that_it_is_vain() -> None:
         client = CompletionClient(f"http://127.0.0.1:{silent.getsockname()[1]}", "model", watch)
         with pytest.raises(EngineError, match="the cache server has ended"):
             client.complete([1], max_tokens=1)
+
+
+def test_the_variant_and_its_tokens_are_in_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies: list[dict[str, Any]] = []
+
+    def ask(_: CompletionClient, body: dict[str, Any]) -> None:
+        bodies.append(body)
+
+    monkeypatch.setattr(CompletionClient, "_ask", ask)
+    client = CompletionClient("http://x", "model", lambda: None)
+    client.complete([1], max_tokens=1)
+    client.complete([1], max_tokens=1, variant="q1x")
+    client.complete([1], max_tokens=1, variant="q1x", variant_tokens=64)
+    assert [body.get("kv_transfer_params") for body in bodies] == [
+        None,
+        {"lmcache.variant": "q1x"},
+        {"lmcache.variant": "q1x", "lmcache.variant_tokens": 64},
+    ]
+    for wrong in ({"variant_tokens": 64}, {"variant": "q1x", "variant_tokens": -1}):
+        with pytest.raises(OptionError, match="variant_tokens"):
+            client.complete([1], max_tokens=1, **wrong)
+    assert len(bodies) == 3

@@ -15,7 +15,7 @@ pytest.importorskip("requests", reason="requests lives in the engine environment
 
 from kvseal.engines import lmcache_http
 from kvseal.engines.lmcache_http import LMCacheHTTP
-from kvseal.errors import EngineError, EvidenceError
+from kvseal.errors import EngineError, EvidenceError, PrerequisiteError
 
 METRICS = (
     "lmcache_mp_event_bus_queue_depth {queued}\n"
@@ -41,6 +41,8 @@ class State:
         self.loaded: Iterator[int] = iter([])
         self.last = 0
         self.raw: str | None = None
+        self.status = 200
+        self.asked: list[str] = []
 
     def answer(self, path: str) -> str:
         if self.raw is not None:
@@ -65,13 +67,14 @@ def state() -> State:
 def client(state: State, monkeypatch: pytest.MonkeyPatch) -> Iterator[LMCacheHTTP]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            state.asked.append(f"{self.command} {self.path}")
             body = state.answer(self.path).encode()
-            self.send_response(200)
+            self.send_response(state.status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
-        do_POST = do_GET  # noqa: N815  (BaseHTTPRequestHandler's name)
+        do_POST = do_DELETE = do_GET  # noqa: N815  (BaseHTTPRequestHandler's names)
 
         def log_message(self, *_: Any) -> None:
             """Keep quiet."""
@@ -129,3 +132,65 @@ def test_another_service_on_the_port_is_recognised(client: LMCacheHTTP, state: S
         client.status()
     with pytest.raises(EngineError, match="no JSON"):
         client.hit_counters("/m")
+
+
+VARIANTS = {letter: f"{letter}1{'a' * 32}" for letter in "rqpg"}
+ANNOUNCED = ["transform_identity_v1", "transform_identity_v1:r", "transform_identity_v1:q"]
+
+
+def test_a_server_that_announces_a_scope_is_sent_its_variants(
+    client: LMCacheHTTP, state: State
+) -> None:
+    state.raw = json.dumps({"capabilities": ANNOUNCED})
+    assert client.capabilities() == ANNOUNCED
+    client.require_variant(VARIANTS["r"])
+    client.require_variant(VARIANTS["q"])
+    for letter, scope in (("p", "prefix"), ("g", "global")):
+        with pytest.raises(PrerequisiteError, match=scope) as caught:
+            client.require_variant(VARIANTS[letter])
+        assert caught.value.value == ANNOUNCED
+        assert caught.value.expected == f"transform_identity_v1:{letter}"
+        assert "LMCACHE_TRANSFORM_SCOPES" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {},
+        {"capabilities": None},
+        {"capabilities": "transform_identity_v1:q"},
+        {"capabilities": []},
+        {"capabilities": [{}, 1, None, "transform_identity_v2:q", "transform_identity_v1"]},
+        {"capabilities": ["transform_identity_v1:r", "xtransform_identity_v1:q"]},
+    ],
+)
+def test_a_server_that_does_not_is_sent_none(
+    client: LMCacheHTTP, state: State, status: dict[str, Any]
+) -> None:
+    state.raw = json.dumps(status)
+    with pytest.raises(PrerequisiteError, match="nothing was stored"):
+        client.require_variant(VARIANTS["q"])
+
+
+def test_a_server_is_asked_each_time(client: LMCacheHTTP, state: State) -> None:
+    """It may have been started anew, without the edits."""
+    state.raw = json.dumps({"capabilities": ANNOUNCED})
+    client.require_variant(VARIANTS["q"])
+    state.raw = "{}"
+    with pytest.raises(PrerequisiteError, match="kvseal patch apply"):
+        client.require_variant(VARIANTS["q"])
+
+
+def test_leases_end_by_the_variants_text(client: LMCacheHTTP, state: State) -> None:
+    state.raw = '{"deleted": 3}'
+    assert client.end_lease(VARIANTS["r"]) == 3
+    assert state.asked == [f"DELETE /transform/leases/{VARIANTS['r']}"]
+    state.status, state.raw = 400, '{"error": "not request-local"}'
+    with pytest.raises(EngineError, match="not request-local"):
+        client.end_lease(VARIANTS["q"])
+    asked = len(state.asked)
+    for wrong in ("", "r1short", f"../{VARIANTS['r']}"):
+        for call in (client.end_lease, client.require_variant):
+            with pytest.raises(EvidenceError, match="variant"):
+                call(wrong)
+    assert len(state.asked) == asked, "no text of that kind is in a path"
