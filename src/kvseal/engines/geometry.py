@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from kvseal.errors import LayoutError
+from kvseal.identity.parts import TensorParallel
 from kvseal.layouts.base import KVGeometry
 
 
@@ -59,12 +60,17 @@ class ModelShape:
 
 @dataclass(frozen=True)
 class EngineGeometry:
-    """What a running engine registered with the LMCache server."""
+    """What a running engine registered with the LMCache server.
+
+    `tensor_parallel` says how the ranks that are read share the KV heads: one rank,
+    which holds them all, since any other engine is refused.
+    """
 
     engine_kv_format: str
     kv: KVGeometry
     query_heads: int
     captures_queries: bool
+    tensor_parallel: TensorParallel
 
     @property
     def query_width(self) -> int:
@@ -90,16 +96,7 @@ def read_geometry(
             pipeline parallel), several kernel groups (hybrid models), MLA; and
             when sizes contradict each other.
     """
-    entry = _single_entry(status.get("cache_context_meta") or {}, model_name)
-    if entry.get("world_size") != 1:
-        raise LayoutError(
-            "the SDK reads one rank, and this KV cache is spread over several",
-            option="world size",
-            value=entry.get("world_size"),
-            expected="1",
-            remedy="serve the model with tensor and pipeline parallel size 1",
-        )
-    layout = entry["kv_cache_layout"]
+    layout = _single_layout(status.get("cache_context_meta") or {}, model_name)
     group = _single_group(layout)
     block = int(group["tokens_per_block"])
     if int(group.get("slots_per_block", block)) != block:
@@ -123,6 +120,7 @@ def read_geometry(
         dtype=_dtype(str(group["dtype"])),
     )
     _expect("layers", int(layout["num_layers"]), kv.layers)
+    _refuse_a_share(int(layout["cache_size_per_token"]), kv)
     _expect("bytes per token", int(layout["cache_size_per_token"]), kv.bytes_per_token)
     _expect_concrete_shape(group, kv)
     return EngineGeometry(
@@ -133,10 +131,12 @@ def read_geometry(
             e.get("model_name") == f"{model_name}##query"
             for e in (status.get("q_context_meta") or {}).values()
         ),
+        tensor_parallel=TensorParallel(1, kv.kv_heads),
     )
 
 
-def _single_entry(entries: Mapping[str, Any], model_name: str) -> Mapping[str, Any]:
+def _single_layout(entries: Mapping[str, Any], model_name: str) -> Mapping[str, Any]:
+    """Return the one layout of all engines of a model; each rank has an entry of its own."""
     matching = [e for e in entries.values() if e.get("model_name") == model_name]
     if not matching:
         known = sorted({str(e.get("model_name")) for e in entries.values()})
@@ -147,28 +147,73 @@ def _single_entry(entries: Mapping[str, Any], model_name: str) -> Mapping[str, A
             expected=" or ".join(known) or "a vLLM that is up",
             remedy="start vLLM with LMCACHE_MP_TRANSFER_MODE=lmcache_driven, before connecting",
         )
+    # Before layouts are compared: with pipeline parallelism those of the ranks may differ.
+    sizes = [e.get("world_size") for e in matching]
+    if any(size != 1 for size in sizes):
+        raise LayoutError(
+            "the KV cache of this model is spread over several ranks, and LMCache's SDK reads "
+            "rank 0 alone; nothing was read",
+            option="world_size in /status",
+            value=sizes,
+            expected="1 of every engine of the model",
+            remedy="serve the model with tensor and pipeline parallel size 1",
+        )
     if any(e.get("kv_cache_layout") != matching[0].get("kv_cache_layout") for e in matching):
         raise LayoutError(
             "several engines registered this model with different KV caches",
             value=model_name,
             remedy="restart the LMCache server with one engine",
         )
-    return matching[0]
+    layout: Mapping[str, Any] = matching[0].get("kv_cache_layout") or {}
+    return layout
 
 
 def _single_group(layout: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the one group of layers; LMCache makes one of each kind and engine group."""
     groups = layout.get("kernel_groups") or []
     if len(groups) != 1:
+        kinds = [
+            f"{g.get('num_layers')} layers of {g.get('engine_kv_format')} {g.get('dtype')}, "
+            f"engine group {g.get('engine_group_idx')}"
+            for g in groups
+        ]
         raise LayoutError(
-            "hybrid models, with several kinds of attention layers, are not supported",
-            option="kernel groups",
-            value=len(groups),
-            expected="1",
+            f"this KV cache has {len(groups)} groups of layers (a hybrid model), and LMCache's SDK "
+            "reads one; nothing was read",
+            option="kernel_groups in /status",
+            value=kinds,
+            expected="1 group",
+            remedy="choose a model whose attention layers are all alike",
         )
     group: Mapping[str, Any] = groups[0]
+    held, layers = group.get("num_layers"), layout.get("num_layers")
+    if held != layers:
+        # Layers that reuse the KV of others belong to no group.
+        raise LayoutError(
+            "some layers of this model have no KV of their own; nothing was read",
+            option="num_layers of the kernel group in /status",
+            value=held,
+            expected=f"{layers}, as the model has layers",
+            remedy="choose a model whose attention layers are all alike",
+        )
     if group.get("is_mla"):
         raise LayoutError("models with latent attention (MLA) are not supported", value=group)
     return group
+
+
+def _refuse_a_share(registered_bytes: int, kv: KVGeometry) -> None:
+    """Refuse one rank's heads: with several LMCache servers each calls its share the whole."""
+    ranks, rest = divmod(kv.bytes_per_token, max(registered_bytes, 1))
+    if ranks > 1 and not rest and kv.kv_heads % ranks == 0:
+        raise LayoutError(
+            f"this LMCache server holds 1 of {ranks} ranks' KV, as it looks; nothing was read",
+            option="cache_size_per_token in /status",
+            value=registered_bytes,
+            expected=f"{kv.bytes_per_token} bytes: {kv.kv_heads} KV heads, and not "
+            f"{kv.kv_heads // ranks}",
+            remedy="serve the model with tensor parallel size 1 and one LMCache server; if that "
+            "is so, name the model directory that vLLM serves",
+        )
 
 
 def _dtype(text: str) -> torch.dtype:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import copy
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +14,15 @@ torch = pytest.importorskip("torch", reason="torch lives in the engine environme
 
 from kvseal.engines.geometry import ModelShape, read_geometry  # noqa: E402
 from kvseal.errors import LayoutError  # noqa: E402
+from kvseal.identity import TensorParallel  # noqa: E402
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "lmcache-status"
+TINY = ModelShape(layers=2, query_heads=4, kv_heads=2, head_size=64)
+"""The model that the documents in VECTORS are of."""
 
 SHAPE = ModelShape(layers=30, query_heads=9, kv_heads=3, head_size=64)
 GROUP = {
+    "num_layers": 30,
     "tokens_per_block": 32,
     "slots_per_block": 32,
     "dtype": "torch.float32",
@@ -66,10 +74,15 @@ def test_a_packed_cpu_cache() -> None:
     [
         ("entry.world_size", 2, "spread over several"),
         ("entry.model_name", "/other", "no engine has registered"),
-        ("layout.kernel_groups", [GROUP, GROUP], "hybrid"),
-        ("layout.kernel_groups", [], "hybrid"),
-        ("layout.num_layers", 29, "disagree about layers"),
+        ("entry.world_size", None, "spread over several"),
+        ("entry.world_size", "1", "spread over several"),
+        ("layout.kernel_groups", [GROUP, GROUP], "2 groups"),
+        ("layout.kernel_groups", [], "0 groups"),
+        ("layout.num_layers", 29, "no KV of their own"),
+        ("group.num_layers", 29, "no KV of their own"),
+        ("group.num_layers", None, "no KV of their own"),
         ("layout.cache_size_per_token", 23040, "disagree about bytes per token"),
+        ("layout.cache_size_per_token", 15360, "1 of 3 ranks"),
         ("group.is_mla", True, "MLA"),
         ("group.dtype", "torch.uint8", "element type"),
         ("group.dtype", "torch.nonsense", "unknown KV cache element type"),
@@ -79,6 +92,13 @@ def test_a_packed_cpu_cache() -> None:
 def test_what_the_sdk_cannot_read_whole_is_refused(path: str, value: object, message: str) -> None:
     with pytest.raises(LayoutError, match=message):
         read(changed(path, value))
+
+
+def test_layers_that_the_model_does_not_have_are_refused() -> None:
+    status = changed("layout.num_layers", 29)
+    status["cache_context_meta"]["1"]["kv_cache_layout"]["kernel_groups"][0]["num_layers"] = 29
+    with pytest.raises(LayoutError, match="disagree about layers"):
+        read(status)
 
 
 def test_a_chunk_that_cuts_blocks_is_refused() -> None:
@@ -135,3 +155,55 @@ def test_config_without_sizes_or_with_latent_attention_is_refused() -> None:
         ModelShape.from_config({"num_hidden_layers": 2})
     with pytest.raises(LayoutError, match="MLA"):
         ModelShape.from_config({"kv_lora_rank": 512})
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """What LMCache 0.5.4, 0.5.5 and 0.5.6 alike say in /status."""
+    document: dict[str, Any] = json.loads((VECTORS / f"{name}.json").read_text(encoding="utf-8"))
+    return document
+
+
+def test_a_whole_cache_is_read_as_one_rank() -> None:
+    geometry = read(recorded("whole"), shape=TINY)
+    assert geometry.tensor_parallel == TensorParallel(1, 2)
+    assert geometry.kv.kv_heads == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "seen", "message"),
+    [
+        ("tensor-parallel-2", "world_size in /status", [2, 2], "several ranks"),
+        ("pipeline-parallel-2", "world_size in /status", [2, 2], "several ranks"),
+        ("one-of-two-servers", "cache_size_per_token in /status", 1024, "1 of 2 ranks"),
+        ("sliding-window", "kernel_groups in /status", None, "2 groups of layers"),
+        ("shared-layers", "num_layers of the kernel group in /status", 1, "no KV of their own"),
+    ],
+)
+def test_ranks_and_groups_are_refused_by_name(
+    name: str, option: str, seen: object, message: str
+) -> None:
+    with pytest.raises(LayoutError, match=message) as caught:
+        read(recorded(name), shape=TINY)
+    assert "nothing was read" in caught.value.message
+    assert caught.value.option == option
+    assert caught.value.remedy
+    if seen is not None:
+        assert caught.value.value == seen
+    else:
+        assert len(caught.value.value) == 2  # type: ignore[arg-type]
+        assert all("1 layers of NL_X_NB_NH_BS_CS" in text for text in caught.value.value)  # type: ignore[attr-defined]
+
+
+def test_one_rank_of_an_engine_beside_one_of_several_is_refused() -> None:
+    status = recorded("whole")
+    status["cache_context_meta"]["2"] = recorded("tensor-parallel-2")["cache_context_meta"]["2"]
+    with pytest.raises(LayoutError, match="several ranks") as caught:
+        read(status, shape=TINY)
+    assert caught.value.value == [1, 2]
+
+
+def test_ranks_of_another_model_are_not_ours() -> None:
+    status = recorded("whole")
+    other = recorded("tensor-parallel-2")["cache_context_meta"]["2"]
+    status["cache_context_meta"]["2"] = {**other, "model_name": "/other"}
+    assert read(status, shape=TINY).tensor_parallel == TensorParallel(1, 2)
