@@ -158,12 +158,16 @@ class KVCacheSDK:
             verify: read everything back and compare the bytes.
 
         Raises:
+            PrerequisiteError: when the server does not say that it takes variants of
+                this scope; nothing is stored.
             StoreError: when some chunk is in the cache already (LMCache never
                 overwrites), or anything fails; nothing stays reserved and no
                 part stays readable, unless the message says otherwise.
             LayoutError: when the tensor is not in this engine's layout.
         """
         started = time.monotonic()
+        if variant:
+            self.server.require_variant(variant)
         self.layout.check(packed)
         tokens = list(token_ids)
         if len(tokens) != packed.shape[2] or len(tokens) % self.chunk_size_tokens:
