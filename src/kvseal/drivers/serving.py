@@ -100,23 +100,8 @@ class Serving:
         Raises:
             EngineError: when they have not all arrived after a minute.
         """
-        expected = cached_prefix_tokens(len(token_ids), self.spec.lmcache.chunk_size_tokens)
         kinds = 2 if self.sdk.geometry.captures_queries else 1
-        objects = kinds * expected // self.spec.lmcache.chunk_size_tokens
-        # What the answer before this one still has to store must not be counted for it.
-        before = self.cache.wait_unlocked(timeout_seconds=STORE_TIMEOUT_SECONDS).objects
-        self.client.complete(list(token_ids), max_tokens=1, cache_salt=cache_salt)
-        deadline = time.monotonic() + STORE_TIMEOUT_SECONDS
-        while self.cache.object_count() - before < objects:
-            if time.monotonic() > deadline:
-                raise EngineError(
-                    "LMCache did not receive the KV of a prefilled prompt",
-                    value=f"{self.cache.object_count() - before} of {objects} objects",
-                    remedy="read logs/lmcache.log and logs/vllm.log in the run folder",
-                )
-            time.sleep(STORE_POLL_SECONDS)
-        self.cache.wait_unlocked(timeout_seconds=STORE_TIMEOUT_SECONDS)
-        return expected
+        return prefill(self.client, self.cache, token_ids, kinds=kinds, cache_salt=cache_salt)
 
     def compact(
         self, token_ids: Sequence[int], *, source_salt: str, store_salt: str
@@ -159,6 +144,41 @@ class Serving:
             transform_seconds=transformed - retrieved,
             store_seconds=receipt.seconds,
         )
+
+
+def prefill(
+    client: CompletionClient,
+    cache: LMCacheHTTP,
+    token_ids: Sequence[int],
+    *,
+    kinds: int,
+    cache_salt: str,
+) -> int:
+    """Compute a prompt's KV and wait until LMCache has all its whole chunks.
+
+    `kinds` is how many objects one chunk is: 2 where queries are captured too.
+    Returns the number of tokens that LMCache now holds of it.
+
+    Raises:
+        EngineError: when they have not all arrived after a minute.
+    """
+    chunk = cache.chunk_size_tokens()
+    expected = cached_prefix_tokens(len(token_ids), chunk)
+    objects = kinds * expected // chunk
+    # What the answer before this one still has to store must not be counted for it.
+    before = cache.wait_unlocked(timeout_seconds=STORE_TIMEOUT_SECONDS).objects
+    client.complete(list(token_ids), max_tokens=1, cache_salt=cache_salt)
+    deadline = time.monotonic() + STORE_TIMEOUT_SECONDS
+    while cache.object_count() - before < objects:
+        if time.monotonic() > deadline:
+            raise EngineError(
+                "LMCache did not receive the KV of a prefilled prompt",
+                value=f"{cache.object_count() - before} of {objects} objects",
+                remedy="read the engines' logs in the run folder",
+            )
+        time.sleep(STORE_POLL_SECONDS)
+    cache.wait_unlocked(timeout_seconds=STORE_TIMEOUT_SECONDS)
+    return expected
 
 
 @contextmanager

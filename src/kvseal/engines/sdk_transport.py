@@ -12,6 +12,7 @@ Made by kvseal.engines.sdk_connect, called by kvseal.engines.sdk alone.
 
 from __future__ import annotations
 
+import inspect
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -54,8 +55,7 @@ class SDKChannel:
         """
         request = f"kvseal-retrieve-{uuid.uuid4().hex}"
         try:
-            with self._named(variant):
-                found = self._lookup(tokens, cache_salt, request)
+            found = self._lookup(tokens, cache_salt, request, variant)
             if not found:
                 return None
             key = self._key(tokens[:found], cache_salt, request, variant)
@@ -104,10 +104,11 @@ class SDKChannel:
         keys = self._object_keys(key, tokens)
         return self._server.delete(keys)
 
-    def _lookup(self, tokens: list[int], cache_salt: str, request: str) -> int:
+    def _lookup(self, tokens: list[int], cache_salt: str, request: str, variant: str) -> int:
         """Ask how many tokens from the start are cached; read-locks those chunks."""
         deadline = time.monotonic() + self._timeout
-        self._context.maybe_submit_lookup_request(request, tokens, cache_salt)
+        with self._named(variant) as named:
+            self._context.maybe_submit_lookup_request(request, tokens, cache_salt, **named)
         found = self._context.check_lookup_result(request)
         while found is None and time.monotonic() < deadline:
             time.sleep(LOOKUP_POLL_SECONDS)
@@ -182,7 +183,7 @@ class SDKChannel:
             ) from error
 
     def _key(self, tokens: list[int], cache_salt: str, request: str, variant: str) -> Any:
-        with self._named(variant):
+        with self._named(variant) as named:
             return self._context._create_key(
                 token_ids=tokens,
                 start=0,
@@ -190,17 +191,27 @@ class SDKChannel:
                 request_id=request,
                 cache_salt=cache_salt,
                 worker_id=0,
+                **named,
             )
 
     @contextmanager
-    def _named(self, variant: str) -> Iterator[None]:
-        """Let LMCache's context make keys of `variant`; one channel, one thread."""
-        plain = self._context._model_name
-        self._context._model_name = decorate(plain, variant)
-        try:
-            yield
-        finally:
-            self._context._model_name = plain
+    def _named(self, variant: str) -> Iterator[dict[str, str]]:
+        """Let LMCache's context make keys of `variant`; one channel, one thread.
+
+        A context that kvseal edited takes the variant as an argument, which is
+        what comes from here; of any other, the model's name is another one meanwhile.
+        """
+        if not variant:
+            yield {}
+        elif "variant" in inspect.signature(self._context._create_key).parameters:
+            yield {"variant": variant}
+        else:
+            plain = self._context._model_name
+            self._context._model_name = decorate(plain, variant)
+            try:
+                yield {}
+            finally:
+                self._context._model_name = plain
 
     def _object_keys(self, key: Any, tokens: list[int]) -> list[dict[str, Any]]:
         """The server's object keys of `tokens`, chunk by chunk, in their JSON form."""

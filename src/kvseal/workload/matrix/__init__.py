@@ -4,6 +4,7 @@
 Plain data without engines: drivers run it, checkers judge by it, reports print it.
 """
 
+from kvseal.workload.matrix.artifacts import ARTIFACTS, ArtifactKind
 from kvseal.workload.matrix.case import (
     AFTERS,
     BACKENDS,
@@ -13,7 +14,7 @@ from kvseal.workload.matrix.case import (
     Required,
     required_here,
 )
-from kvseal.workload.matrix.cases import ARTIFACTS, CASES, ArtifactKind, case_named
+from kvseal.workload.matrix.cases import CASES, case_named
 
 __all__ = [
     "AFTERS",

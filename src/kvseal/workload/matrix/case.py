@@ -42,9 +42,11 @@ class Required(enum.Enum):
 
 ORDINARY = "ordinary"
 EXACT = "exact"
-"""How a request names what it wants: not at all, or by the artifact's own variant. Besides,
-`artifact:NAME` by another one's, `field:PATH` by that of a manifest which differs in this
-field alone, `text:TEXT` by TEXT, and `index` by what the variant index has for the recipe."""
+INDEX = "index"
+ARTIFACT, FIELD, TEXT = "artifact:", "field:", "text:"
+"""How a request names what it wants: not at all, by the artifact's own variant, or by what
+the variant index has for its recipe; and, each followed by what it means, by the variant of
+another artifact, by that of a manifest which differs in one field alone, or by a text."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,17 @@ class Case:
     backends: tuple[str, ...] = BACKENDS
     afters: tuple[str, ...] = AFTERS
     elsewhere: str = ""
+
+    @property
+    def needs_identity(self) -> bool:
+        """True where a stack that names no transformed KV has nothing that could be asked."""
+        return bool(self.lie) or any(
+            isinstance(step, Act)
+            or step.identity == INDEX
+            or step.identity.startswith(TEXT)
+            or step.salt in ("variant", "mark")
+            for step in self.steps
+        )
 
     @property
     def required(self) -> Required:

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One LMCache server and one vLLM of a backend, each of which can be restarted alone.
+
+Ports, folder of the second tier and variant index stay the same over a restart,
+as they would on a node whose service was restarted. Writes no history.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kvseal.compaction.rope_config import rope_from_config
+from kvseal.engines.completions import CompletionClient
+from kvseal.engines.geometry import ModelShape
+from kvseal.engines.lmcache import CacheServer, LMCacheEndpoint, started_lmcache
+from kvseal.engines.lmcache_http import LMCacheHTTP
+from kvseal.engines.sdk import KVCacheSDK
+from kvseal.engines.server import E, StartedServer
+from kvseal.engines.vllm import VLLMEndpoint, started_vllm
+from kvseal.errors import EngineError
+from kvseal.models.directory import ModelDirectory
+from kvseal.process import free_port, segment_name
+from kvseal.spec.runspec import MatrixSpec
+from kvseal.workload.matrix.case import FS, NATIVE
+
+HEARTBEAT_SECONDS = 1.0
+REGISTER_TIMEOUT_SECONDS = 60.0
+POLL_SECONDS = 0.1
+INDEX_VARIABLE = "LMCACHE_TRANSFORM_INDEX"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What every engine of a run is started with."""
+
+    spec: MatrixSpec
+    model: ModelDirectory
+    logs: Path
+    run_id: str
+
+
+class Lab:
+    """The engines of one backend; a context manager. First `start`, then `connect`."""
+
+    def __init__(self, bench: Bench, backend: str, store: Path) -> None:
+        """`store` is a folder for what the server keeps on disk."""
+        self._bench = bench
+        self.backend = backend
+        self.disk = store / "kv"
+        self._starts = 0
+        self._server_parts, self._engine_parts, self._client_parts = (ExitStack() for _ in "123")
+        self._lmcache: StartedServer[LMCacheEndpoint] | None = None
+        self._vllm: StartedServer[VLLMEndpoint] | None = None
+        behind = ({"type": "fs", "base_path": str(self.disk)},) if backend == FS else ()
+        server = CacheServer.of(bench.spec)
+        self._server = replace(
+            server,
+            port=server.port or free_port(),
+            http_port=server.http_port or free_port(),
+            l2_adapters=behind,
+            environment={INDEX_VARIABLE: str(store / "index")} if behind else {},
+        )
+        if behind:
+            self.disk.mkdir(parents=True)
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with ExitStack() as all_of_them:  # every one is closed, whichever fails
+            for parts in (self._server_parts, self._engine_parts, self._client_parts):
+                all_of_them.callback(parts.close)
+
+    def start(self) -> None:
+        """Start both, without waiting: they come up side by side."""
+        self._start_server()
+        self._start_engine()
+
+    def restart(self, what: str) -> None:
+        """Stop and start again `engine`, `server` or `both`."""
+        self._client_parts.close()
+        if what != "server":
+            self._engine_parts.close()
+        if what != "engine":
+            self._server_parts.close()
+            self._start_server()
+        if what != "server":
+            self._start_engine()
+        self.connect()
+
+    def describe(self) -> dict[str, dict[str, Any]]:
+        """What each engine is and reported of itself, for the history."""
+        return {
+            "vllm": {"url": self.client.base_url, "layout": self.sdk.layout.name},
+            "lmcache": {"url": self.cache.base_url, "config": self.cache.config()},
+        }
+
+    @property
+    def endpoint(self) -> LMCacheEndpoint:
+        """Where the cache server is."""
+        return _running(self._lmcache).endpoint
+
+    def watch(self) -> None:
+        """Raise EngineError when one of them is gone."""
+        for server in (self._lmcache, self._vllm):
+            if server is not None:
+                server.process.check()
+
+    def _start_server(self) -> None:
+        bench = self._bench
+        self._starts += 1
+        self._lmcache = self._server_parts.enter_context(
+            started_lmcache(
+                self._server,
+                python=sys.executable,
+                log=bench.logs / f"lmcache-{self.backend}-{self._starts}.log",
+                segment=segment_name(f"{bench.run_id}-{self.backend}-{self._starts}"),
+                run_id=bench.run_id,
+            )
+        )
+
+    def _start_engine(self) -> None:
+        bench = self._bench
+        self._starts += 1
+        self._vllm = self._engine_parts.enter_context(
+            started_vllm(
+                bench.spec,
+                python=sys.executable,
+                model=bench.model.path,
+                log=bench.logs / f"vllm-{self.backend}-{self._starts}.log",
+                lmcache=self.endpoint,
+                run_id=bench.run_id,
+                native_prefix_caching=self.backend == NATIVE,
+                heartbeat_seconds=HEARTBEAT_SECONDS,
+            )
+        )
+
+    def connect(self) -> None:
+        """Wait until both are ready, and open what talks to them."""
+        vllm = _running(self._vllm)
+        _running(self._lmcache).wait_ready()
+        vllm.wait_ready()
+        self.client: CompletionClient = vllm.endpoint.client(self.watch)
+        self.cache = LMCacheHTTP(self.endpoint.http_url)
+        self.sdk: KVCacheSDK = self._client_parts.enter_context(self._registered())
+
+    def _registered(self) -> KVCacheSDK:
+        """Open the SDK, once the engine has told the server of its KV cache."""
+        config = self._bench.model.config()
+        deadline = time.monotonic() + REGISTER_TIMEOUT_SECONDS
+        while not self.cache.status().get("cache_context_meta"):
+            self.watch()
+            if time.monotonic() > deadline:
+                raise EngineError(
+                    "vLLM did not register with the restarted LMCache server",
+                    value=f"{REGISTER_TIMEOUT_SECONDS} s",
+                    remedy="read the logs of this run",
+                )
+            time.sleep(POLL_SECONDS)
+        # The scheduler's side of vLLM looks by itself whether the server is back.
+        time.sleep(3 * HEARTBEAT_SECONDS)
+        return KVCacheSDK(
+            url=self.endpoint.url,
+            http_url=self.endpoint.http_url,
+            model_name=str(self._bench.model.path),
+            shape=ModelShape.from_config(config),
+            device=self._bench.spec.device,
+        )
+
+    @property
+    def rope(self) -> Any:
+        """The model's rotary embedding, as this engine runs it."""
+        limit = self._bench.spec.vllm.max_model_len_tokens
+        return rope_from_config(self._bench.model.config(), max_model_len_tokens=limit)
+
+
+def _running(server: StartedServer[E] | None) -> StartedServer[E]:
+    if server is None:
+        raise EngineError("the engines of this backend were not started")
+    return server
+
+
+@contextmanager
+def lone_engine(
+    bench: Bench, name: str, lmcache: LMCacheEndpoint | None
+) -> Iterator[CompletionClient]:
+    """Start one more vLLM: the control without any cache, or another one on the same server."""
+    with started_vllm(
+        bench.spec,
+        python=sys.executable,
+        model=bench.model.path,
+        log=bench.logs / f"vllm-{name}.log",
+        lmcache=lmcache,
+        run_id=bench.run_id,
+        heartbeat_seconds=HEARTBEAT_SECONDS,
+    ) as started:
+        started.wait_ready()
+        yield started.endpoint.client(started.process.check)

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The matrix from run spec to last history line.
+
+The first engines make the artifacts, and a third party without a cache says
+what the answers must be. Then backend after backend runs the table, each on
+engines of its own, and two engines on one server are asked at the same time.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kvseal.drivers.environment import record_environment
+from kvseal.drivers.matrix.artifacts import Made, Topic, Workshop
+from kvseal.drivers.matrix.cells import Rounds, run_cells
+from kvseal.drivers.matrix.in_process import InProcessSurface, payload_digest
+from kvseal.drivers.matrix.lab import Bench, Lab, lone_engine
+from kvseal.drivers.matrix.mixed import requests, run_mixed
+from kvseal.drivers.matrix.prompts import Prompts
+from kvseal.drivers.matrix.served import ServedSurface
+from kvseal.drivers.matrix.surface import Surface
+from kvseal.drivers.matrix.truth import Truth, record_truth
+from kvseal.drivers.recording import Recording
+from kvseal.drivers.run import ModelTokenizer, load_witness
+from kvseal.drivers.serving import STORE_TIMEOUT_SECONDS, prefill
+from kvseal.host.facts import HostFacts
+from kvseal.models.directory import ModelDirectory
+from kvseal.models.resolve import resolve_model
+from kvseal.process import Progress
+from kvseal.records import matrix_builders as builders
+from kvseal.records.history import HistoryWriter
+from kvseal.spec.runspec import MatrixSpec
+from kvseal.spec.sections import Matrix
+from kvseal.workload.matrix import ARTIFACTS
+from kvseal.workload.matrix.case import MP, NONE, PROCESS
+from kvseal.workload.registry import generate_prompts
+
+TOPICS = 6
+"""Source prompts of the mixed traffic."""
+TASK = "needle"
+
+
+def run_matrix(spec: MatrixSpec, recording: Recording, host: HostFacts) -> None:
+    """Run the matrix of `spec`, writing all that happens to `recording`.
+
+    Raises:
+        KvsealError: whatever made going on impossible; the engines are gone then.
+    """
+    history, matrix = recording.history, spec.matrix
+    with Progress("preparing model and prompts"):
+        model = resolve_model(spec)
+        history.append(record_environment(spec, recording.folder, host, model))
+        prompts = generate_prompts(
+            (TASK,),
+            prompts=2 + (TOPICS if matrix.mixed_requests else 0),
+            tokens=matrix.prompt_tokens,
+            seed=matrix.seed,
+            tokenizer=ModelTokenizer(model.path),
+        )
+        witness = load_witness(model.path)
+    bench = Bench(spec, model, recording.logs, recording.run_id)
+    token_ids = [list(prompt.token_ids) for prompt in prompts]
+    disks = recording.folder / "store"
+    with Lab(bench, MP, disks / MP) as lab:
+        lab.start()
+        with lone_engine(bench, "control", None) as control:
+            lab.connect()
+            history.append(_started(lab))
+            work = Workshop(matrix, model, lab.sdk, lab.rope, _prefilling(lab))
+            with Progress("making artifacts"):
+                made = work.make(token_ids[0], token_ids[1])
+                topics = work.topics(token_ids[1], token_ids[2:])
+            chunk = lab.sdk.chunk_size_tokens
+            prompts_of = Prompts(made, token_ids[1][::-1], _tail(token_ids[0], chunk), chunk)
+            for one in [*made.values(), *(topic.made for topic in topics)]:
+                history.append(_artifact(one))
+            truth = Truth(control, witness, lab.rope, history, matrix.new_tokens)
+            record_truth(truth, prompts_of, topics)
+        lab.cache.clear()
+        sealed = matrix.identity == "variant"
+        if topics:
+            _mix(bench, lab, topics, history, sealed=sealed)
+        rounds = Rounds(made, prompts_of, history, sealed)
+        if MP in matrix.backends:
+            _all_rounds(_served(lab, model, matrix), matrix.restarts, rounds)
+    for backend in matrix.backends:
+        if backend in (MP, PROCESS):
+            continue
+        with Lab(bench, backend, disks / backend) as lab:
+            lab.start()
+            lab.connect()
+            history.append(_started(lab))
+            _all_rounds(_served(lab, model, matrix), matrix.restarts, rounds)
+    if PROCESS in matrix.backends:
+        with InProcessSurface(spec, model, made["ordinary-a"]) as surface:
+            _all_rounds(surface, matrix.restarts, rounds)
+    shutil.rmtree(disks, ignore_errors=True)  # absent where no backend keeps anything
+
+
+def _all_rounds(surface: Surface, restarts: Sequence[str], rounds: Rounds) -> None:
+    for after in (NONE, *restarts):
+        run_cells(surface, after, rounds)
+
+
+def _served(lab: Lab, model: ModelDirectory, matrix: Matrix) -> ServedSurface:
+    return ServedSurface(lab, str(model.path), matrix.new_tokens)
+
+
+def _mix(
+    bench: Bench, lab: Lab, topics: Sequence[Topic], history: HistoryWriter, *, sealed: bool
+) -> None:
+    matrix = bench.spec.matrix
+    lists = requests(topics, matrix.mixed_requests, matrix.seed, sealed=sealed)
+    with lone_engine(bench, "plain", lab.endpoint) as plain:
+        history.append(
+            builders.engines_started(
+                backend=MP,
+                after=NONE,
+                engine="plain",
+                vllm={"url": plain.base_url},
+                lmcache={"url": lab.cache.base_url},
+            )
+        )
+        clients = {"plain": plain, "snapkv": lab.client}
+        run_mixed(clients, lab.sdk, lists, history, new_tokens=matrix.new_tokens, sealed=sealed)
+    lab.cache.wait_unlocked(timeout_seconds=STORE_TIMEOUT_SECONDS)
+    lab.cache.clear()
+
+
+def _prefilling(lab: Lab) -> Callable[[Sequence[int], str], None]:
+    """How KV and queries of token IDs get into the lab's cache: vLLM computes them."""
+
+    def prefilled(token_ids: Sequence[int], cache_salt: str) -> None:
+        prefill(lab.client, lab.cache, token_ids, kinds=2, cache_salt=cache_salt)
+
+    return prefilled
+
+
+def _started(lab: Lab) -> dict[str, Any]:
+    return builders.engines_started(
+        backend=lab.backend, after=NONE, engine="main", **lab.describe()
+    )
+
+
+def _artifact(made: Made) -> dict[str, Any]:
+    """The event of an artifact; one that is sealed anew for each cell has no manifest yet."""
+    local = made.name in ARTIFACTS and ARTIFACTS[made.name].local
+    artifact = None if made.seal is None or local else made.seal()
+    return builders.artifact(
+        name=made.name,
+        kind=made.kind,
+        token_ids=made.token_ids,
+        source_tokens=len(made.source_token_ids),
+        variant="" if artifact is None else artifact.variant,
+        manifest=None if artifact is None else artifact.manifest.to_json(),
+        manifest_sha256=None if artifact is None else artifact.manifest.digest,
+        payload_sha256=payload_digest(made.keys, made.values),
+    )
+
+
+def _tail(prompt: Sequence[int], chunk_tokens: int) -> list[int]:
+    return list(prompt[len(prompt) // chunk_tokens * chunk_tokens :])

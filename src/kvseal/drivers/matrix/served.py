@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The backends with an LMCache server and a vLLM: shared memory, vLLM's own cache on, L2 on disk.
+
+Artifacts go in through LMCache's message queue and shared memory, requests
+through vLLM's HTTP interface; counts are the two servers' own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from kvseal.drivers.matrix.artifacts import Made
+from kvseal.drivers.matrix.lab import Lab
+from kvseal.drivers.matrix.surface import Answer, Stored
+from kvseal.engines.variant_index import VariantIndex
+from kvseal.errors import EngineError
+from kvseal.identity import KVArtifact
+from kvseal.identity.variant import MARK, RESERVED, variant_of
+from kvseal.workload.matrix import Act
+from kvseal.workload.matrix.case import FS
+
+DISK_TIMEOUT_SECONDS = 60.0
+POLL_SECONDS = 0.05
+FORGED = b'{"schema":"forged"}'
+
+
+class ServedSurface:
+    """A running `Lab` as the matrix sees it."""
+
+    together = True
+
+    def __init__(self, lab: Lab, model_name: str, new_tokens: int) -> None:
+        """`model_name` is the model as vLLM was started with it."""
+        self.backend = lab.backend
+        self._lab = lab
+        self._model_name = model_name
+        self._new_tokens = new_tokens
+        self._on_disk: list[tuple[str, str, int]] = []
+
+    def store(self, made: Made, artifact: KVArtifact | None, cache_salt: str) -> int:
+        """Write all chunks through LMCache's shared memory and read them back."""
+        variant = "" if artifact is None else artifact.variant
+        receipt = self._lab.sdk.store_kv(
+            made.keys, made.values, made.token_ids, cache_salt, variant=variant
+        )
+        if self.backend == FS and not variant.startswith("r"):
+            self._on_disk.append((cache_salt, variant, receipt.chunks))
+        return receipt.stored_tokens
+
+    def settle(self) -> None:
+        """Wait for transfers; with a disk behind, wait until it has everything and empty L1."""
+        self._lab.cache.wait_unlocked(timeout_seconds=DISK_TIMEOUT_SECONDS)
+        if self.backend != FS:
+            return
+        deadline = time.monotonic() + DISK_TIMEOUT_SECONDS
+        for salt, variant, chunks in self._on_disk:
+            while len(self._files(salt, variant)) < chunks:
+                if time.monotonic() > deadline:
+                    raise EngineError(
+                        "LMCache did not write stored chunks to its second tier",
+                        value=f"{len(self._files(salt, variant))} of {chunks} files, salt {salt}",
+                        remedy="read the LMCache log of this run",
+                    )
+                time.sleep(POLL_SECONDS)
+        self._on_disk.clear()
+        self._lab.cache.wait_unlocked(timeout_seconds=DISK_TIMEOUT_SECONDS)
+        self._lab.cache.clear(memory_only=True)
+
+    def ask(self, token_ids: Sequence[int], *, variant: str, cache_salt: str) -> Answer:
+        """Generate a few tokens and read how much was loaded for them."""
+        before = self._lab.cache.hit_counters(self._model_name, cache_salt)
+        try:
+            completion = self._lab.client.complete(
+                list(token_ids),
+                max_tokens=self._new_tokens,
+                cache_salt=cache_salt,
+                ignore_eos=True,
+                variant=variant,
+            )
+        except EngineError as error:
+            self._lab.watch()  # a dead engine refuses everything
+            return Answer(refusal=error.message)
+        self._lab.cache.wait_unlocked(timeout_seconds=DISK_TIMEOUT_SECONDS)
+        after = self._lab.cache.hit_counters(self._model_name, cache_salt)
+        return Answer(
+            output_token_ids=completion.token_ids,
+            hit_tokens_vllm=completion.hit_tokens,
+            hit_tokens_server=after.since(before).loaded,
+        )
+
+    def act(self, step: Act, stored: Stored, cache_salt: str) -> str:
+        """Do one of the steps that are no requests."""
+        doing: dict[str, Callable[[Stored, str], str]] = {
+            "end-lease": self._end_lease,
+            "publish": self._publish,
+            "look-up": self._look_up,
+            "look-up-other-tenant": self._look_up_other_tenant,
+            "forge": self._forge,
+            "capability": self._capability,
+            "listing": self._listing,
+            "metrics": self._metrics,
+            "files": self._on_disk_files,
+        }
+        return doing[step.kind](stored, cache_salt)
+
+    def found_in_index(self, stored: Stored, cache_salt: str) -> str:
+        """Ask the server's variant index for the recipe."""
+        found = self._index.find(self._recipe(stored), cache_salt)
+        return variant_of(found[0]) if len(found) == 1 else ""
+
+    def restart(self, what: str) -> None:
+        """Restart engines and connect again."""
+        self._lab.restart(what)
+
+    def empty(self) -> None:
+        """Empty memory and disk."""
+        self._lab.cache.wait_unlocked(timeout_seconds=DISK_TIMEOUT_SECONDS)
+        self._lab.cache.clear(memory_only=True)
+        for file in self._lab.disk.glob("**/*"):
+            if file.is_file():
+                file.unlink(missing_ok=True)
+
+    @property
+    def _index(self) -> VariantIndex:
+        return VariantIndex(self._lab.cache)
+
+    def _recipe(self, stored: Stored) -> str:
+        return stored.identity.manifest.recipe_digest
+
+    def _files(self, salt: str, variant: str) -> list[str]:
+        mark = f"{MARK}{variant}@"
+        return [
+            file.name
+            for file in self._lab.disk.glob(f"**/*@{salt}.data")
+            if (mark in file.name if variant else RESERVED not in file.name)
+            and "##query" not in file.name
+        ]
+
+    def _end_lease(self, stored: Stored, _: str) -> str:
+        return "deleted" if self._lab.cache.end_lease(stored.variant) else "nothing deleted"
+
+    def _publish(self, stored: Stored, cache_salt: str) -> str:
+        self._index.publish(stored.identity.manifest, cache_salt)
+        return self._look_up(stored, cache_salt)
+
+    def _look_up(self, stored: Stored, cache_salt: str) -> str:
+        found = len(self._index.find(self._recipe(stored), cache_salt))
+        return f"{found} variant{'' if found == 1 else 's'}"
+
+    def _look_up_other_tenant(self, stored: Stored, cache_salt: str) -> str:
+        return self._look_up(stored, f"{cache_salt}-other")
+
+    def _forge(self, stored: Stored, _: str) -> str:
+        """Write something else over every manifest in the index's folder."""
+        files = [file for file in (self._lab.disk.parent / "index").glob("**/*") if file.is_file()]
+        for file in files:
+            file.write_bytes(FORGED)
+        return "forged" if files else "no file to forge"
+
+    def _capability(self, *_: object) -> str:
+        known = self._lab.cache.capabilities()
+        return next((name for name in known if name == "transform_identity_v1"), f"{known}")
+
+    def _listing(self, stored: Stored, _: str) -> str:
+        entries = self._lab.cache.list_objects("l2")
+        mine = [entry for entry in entries if entry.get("variant") == stored.variant]
+        apart = mine and all(RESERVED not in str(entry.get("model_name")) for entry in mine)
+        return "model and variant apart" if apart else f"{len(mine)} of {len(entries)} entries"
+
+    def _metrics(self, *_: object) -> str:
+        return "a mark" if RESERVED in self._lab.cache.metrics_text() else "no mark"
+
+    def _on_disk_files(self, stored: Stored, _: str) -> str:
+        mark = f"{MARK}{stored.variant}@"
+        return "present" if any(mark in f.name for f in self._lab.disk.glob("**/*")) else "absent"

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the answers must be, from two parties that have no cache.
+
+The control is an engine without any: what it answers to a literal prompt is
+what a miss must answer. The witness is the same model in transformers, decoding
+from an artifact's own tensors: what it answers is what a hit must answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kvseal.compaction.rope_parameters import RopeParameters
+from kvseal.compaction.witness import decode_reference
+from kvseal.drivers.matrix.artifacts import Made, Topic
+from kvseal.drivers.matrix.prompts import Prompts
+from kvseal.engines.completions import CompletionClient
+from kvseal.process import Progress
+from kvseal.records import matrix_builders as builders
+from kvseal.records.history import HistoryWriter
+from kvseal.workload.matrix import CASES, Ask
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Both parties. `witness` is the model in transformers, float32."""
+
+    control: CompletionClient
+    witness: Any
+    rope: RopeParameters
+    history: HistoryWriter
+    new_tokens: int
+
+    def of_prompt(self, prompt: Sequence[int]) -> None:
+        """Record what the control answers."""
+        completion = self.control.complete(
+            list(prompt), max_tokens=self.new_tokens, ignore_eos=True
+        )
+        self.history.append(
+            builders.control(
+                prompt=prompt, output_token_ids=completion.token_ids, text=completion.text
+            )
+        )
+
+    def of_artifact(self, made: Made, rest: Sequence[int]) -> None:
+        """Record what the witness answers when `rest` follows the artifact."""
+        decoded = decode_reference(
+            self.witness,
+            made.keys,
+            made.values,
+            rest,
+            self.new_tokens,
+            ignore_eos=True,
+            rope=self.rope,
+        )
+        self.history.append(
+            builders.witness(
+                artifact=made.name,
+                prompt=[*made.token_ids, *rest],
+                output_token_ids=list(decoded.token_ids),
+                top2_margin=min(decoded.top2_margins),
+            )
+        )
+
+
+def record_truth(truth: Truth, prompts: Prompts, topics: Sequence[Topic]) -> None:
+    """Ask both about every prompt of the table and of the mixed traffic, once each."""
+    asks = {
+        (step.prompt, step.suffix_chunks): step
+        for case in CASES
+        for step in case.steps
+        if isinstance(step, Ask)
+    }
+    plain = [tuple(prompts.of(step)) for step in asks.values()]
+    for topic in topics:
+        plain += [(*topic.source, *topic.tail), tuple(topic.literal)]
+    with Progress("asking without any cache") as progress:
+        for number, prompt in enumerate(dict.fromkeys(plain), start=1):
+            progress.update(f"prompt {number}")
+            truth.of_prompt(prompt)
+    with Progress("decoding in transformers"):
+        for step in asks.values():
+            made = prompts.made[step.prompt]
+            if made.seal is not None:
+                truth.of_artifact(made, prompts.rest(step.suffix_chunks))
+        for topic in topics:
+            truth.of_artifact(topic.made, topic.tail)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must never be stored."""
+
+from __future__ import annotations
+
+from kvseal.workload.matrix.case import EXACT, FS, MP, NONE, PROCESS, Ask, Case
+from kvseal.workload.matrix.rows.words import HIT, MISS, ONLY_TEXT, PLACE
+
+ROWS: tuple[Case, ...] = (
+    *(
+        Case(
+            f"lying-{lie}",
+            "store",
+            f"a modifier that lies: {words}",
+            "nobody: it is refused before anything is stored",
+            ("snapkv-a",),
+            (Ask("snapkv-a", EXACT, MISS),),
+            refused_stores=(0,),
+            lie=lie,
+            backends=(PROCESS, MP),
+            afters=(NONE,),
+            elsewhere=ONLY_TEXT,
+        )
+        for lie, words in (
+            ("positions", "positions that don't increase"),
+            ("tokens", "token IDs that are not the source's"),
+            ("lengths", "more token IDs than rows"),
+            ("numbers", "a NaN among the values"),
+        )
+    ),
+    Case(
+        "second-store",
+        "store",
+        "the same variant stored twice",
+        "the exact variant",
+        ("snapkv-a", "snapkv-a"),
+        (Ask("snapkv-a", EXACT, HIT),),
+        refused_stores=(1,),
+        backends=(MP, FS),
+        afters=(NONE,),
+        elsewhere=PLACE,
+    ),
+    Case(
+        "name-too-long",
+        "store",
+        "SnapKV of a tenant whose salt makes file names too long",
+        "nobody: it is refused before anything is stored",
+        ("snapkv-a",),
+        (Ask("snapkv-a", EXACT, MISS),),
+        refused_stores=(0,),
+        lie="long-salt",
+        backends=(FS,),
+        afters=(NONE,),
+        elsewhere=PLACE,
+    ),
+)
