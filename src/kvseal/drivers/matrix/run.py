@@ -25,12 +25,14 @@ from kvseal.drivers.matrix.truth import Truth, record_truth
 from kvseal.drivers.recording import Recording
 from kvseal.drivers.run import ModelTokenizer, load_witness
 from kvseal.drivers.serving import STORE_TIMEOUT_SECONDS, prefill
+from kvseal.engines.completions import CompletionClient
 from kvseal.host.facts import HostFacts
 from kvseal.models.directory import ModelDirectory
 from kvseal.models.resolve import resolve_model
 from kvseal.process import Progress
 from kvseal.records import matrix_builders as builders
 from kvseal.records.history import HistoryWriter
+from kvseal.spec.options import VARIANT
 from kvseal.spec.runspec import MatrixSpec
 from kvseal.spec.sections import Matrix
 from kvseal.workload.matrix import ARTIFACTS
@@ -60,6 +62,7 @@ def run_matrix(spec: MatrixSpec, recording: Recording, host: HostFacts) -> None:
             tokenizer=ModelTokenizer(model.path),
         )
         witness = load_witness(model.path)
+    sealed = matrix.identity == VARIANT
     bench = Bench(spec, model, recording.logs, recording.run_id)
     token_ids = [list(prompt.token_ids) for prompt in prompts]
     disks = recording.folder / "store"
@@ -68,6 +71,7 @@ def run_matrix(spec: MatrixSpec, recording: Recording, host: HostFacts) -> None:
         with lone_engine(bench, "control", None) as control:
             lab.connect()
             history.append(_started(lab))
+            history.append(_lone(MP, "control", control))
             work = Workshop(matrix, model, lab.sdk, lab.rope, _prefilling(lab))
             with Progress("making artifacts"):
                 made = work.make(token_ids[0], token_ids[1])
@@ -75,11 +79,10 @@ def run_matrix(spec: MatrixSpec, recording: Recording, host: HostFacts) -> None:
             chunk = lab.sdk.chunk_size_tokens
             prompts_of = Prompts(made, token_ids[1][::-1], _tail(token_ids[0], chunk), chunk)
             for one in [*made.values(), *(topic.made for topic in topics)]:
-                history.append(_artifact(one))
+                history.append(artifact_event(one, sealed=sealed))
             truth = Truth(control, witness, lab.rope, history, matrix.new_tokens)
             record_truth(truth, prompts_of, topics)
         lab.cache.clear()
-        sealed = matrix.identity == "variant"
         if topics:
             _mix(bench, lab, topics, history, sealed=sealed)
         rounds = Rounds(made, prompts_of, history, sealed)
@@ -114,15 +117,7 @@ def _mix(
     matrix = bench.spec.matrix
     lists = requests(topics, matrix.mixed_requests, matrix.seed, sealed=sealed)
     with lone_engine(bench, "plain", lab.endpoint) as plain:
-        history.append(
-            builders.engines_started(
-                backend=MP,
-                after=NONE,
-                engine="plain",
-                vllm={"url": plain.base_url},
-                lmcache={"url": lab.cache.base_url},
-            )
-        )
+        history.append(_lone(MP, "plain", plain))
         clients = {"plain": plain, "snapkv": lab.client}
         run_mixed(clients, lab.sdk, lists, history, new_tokens=matrix.new_tokens, sealed=sealed)
     lab.cache.wait_unlocked(timeout_seconds=STORE_TIMEOUT_SECONDS)
@@ -144,10 +139,19 @@ def _started(lab: Lab) -> dict[str, Any]:
     )
 
 
-def _artifact(made: Made) -> dict[str, Any]:
-    """The event of an artifact; one that is sealed anew for each cell has no manifest yet."""
+def _lone(backend: str, engine: str, client: CompletionClient) -> dict[str, Any]:
+    return builders.engines_started(
+        backend=backend, after=NONE, engine=engine, vllm={"url": client.base_url}, lmcache={}
+    )
+
+
+def artifact_event(made: Made, *, sealed: bool) -> dict[str, Any]:
+    """Return the event of an artifact; one that is sealed anew for each cell has no manifest yet.
+
+    `sealed` False: nothing has an identity.
+    """
     local = made.name in ARTIFACTS and ARTIFACTS[made.name].local
-    artifact = None if made.seal is None or local else made.seal()
+    artifact = None if made.seal is None or local or not sealed else made.seal()
     return builders.artifact(
         name=made.name,
         kind=made.kind,
