@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
     """Judge the run and return the exit status of its verdict."""
     from kvseal.checkers.unsafe_hit import UnsafeHit
     from kvseal.report.console import summary
+    from kvseal.report.matrix_folder import is_matrix
     from kvseal.report.run_folder import read_folder
     from kvseal.report.unsafe_hit import console
     from kvseal.report.verification_folder import is_verification
@@ -48,26 +50,49 @@ def run(args: argparse.Namespace) -> int:
             value=str(args.write_fixture),
             remedy="name a report of `kvseal verify`",
         )
+    if is_matrix(args.folder):
+        return _matrix(args)
     found = read_folder(args.folder)
     if isinstance(found, UnsafeHit):
         shown = found.to_json()
         name = args.folder.resolve().name
         print(json.dumps(shown, indent=2) if args.json else console(shown, name))
         return found.verdict.exit_status
-    if args.json:
+    _show(found.result, found.name, found.unlisted, summary, as_json=args.json)
+    return found.judgement.verdict.exit_status
+
+
+def _matrix(args: argparse.Namespace) -> int:
+    """Judge a matrix run."""
+    from kvseal.report.matrix import console
+    from kvseal.report.matrix_folder import read_matrix
+
+    found = read_matrix(args.folder)
+    _show(found.result, found.name, found.unlisted, console, as_json=args.json)
+    return found.verdict.exit_status
+
+
+def _show(
+    result: dict[str, Any],
+    name: str,
+    unlisted: Sequence[str],
+    summary: Callable[[dict[str, Any], str], str],
+    *,
+    as_json: bool,
+) -> None:
+    if as_json:
         document = {
-            "run": found.name,
-            "verdict": found.result["verdict"],
-            "reasons": found.result["reasons"],
-            "unlisted_files": list(found.unlisted),
-            "result": found.result,
+            "run": name,
+            "verdict": result["verdict"],
+            "reasons": result["reasons"],
+            "unlisted_files": list(unlisted),
+            "result": result,
         }
         print(json.dumps(document, indent=2, ensure_ascii=False))
-    else:
-        print(summary(found.result, found.name))
-        for name in found.unlisted:
-            print(f"not part of the evidence, as files.json does not list it: {name}")
-    return found.judgement.verdict.exit_status
+        return
+    print(summary(result, name))
+    for file in unlisted:
+        print(f"not part of the evidence, as files.json does not list it: {file}")
 
 
 def _verification(args: argparse.Namespace) -> int:

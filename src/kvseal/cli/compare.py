@@ -25,8 +25,9 @@ def run(args: argparse.Namespace) -> int:
     prepare_process()
     from kvseal.drivers.run import run_comparison
     from kvseal.report.console import summary
+    from kvseal.spec.runspec import RunSpec
 
-    status, result = execute(args.spec, args.out, "compare", run_comparison, _judged)
+    status, result = execute(RunSpec.load(args.spec), args.out, "compare", run_comparison, _judged)
     print(summary(result, args.out.name))
     return status
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kvseal import store
 from kvseal.drivers.recording import Recording, recorded
 from kvseal.host.facts import HostFacts, gather
 from kvseal.process import Interrupts, shielded
-from kvseal.spec.runspec import RunSpec
+from kvseal.records.events import TABLE
+from kvseal.records.fields import EventTable
+from kvseal.spec.runspec import CommonSpec
 
-Driver = Callable[[RunSpec, Recording, HostFacts], None]
+S = TypeVar("S", bound=CommonSpec)
 Judge = Callable[[Path], tuple[int, dict[str, Any]]]
 """From a run folder to an exit status and the document for result.json."""
 
@@ -55,19 +57,26 @@ def _quieten() -> None:
 
 
 def execute(
-    spec_path: Path, folder: Path, name: str, driver: Driver, judge: Judge
+    spec: S,
+    folder: Path,
+    name: str,
+    driver: Callable[[S, Recording, HostFacts], None],
+    judge: Judge,
+    *,
+    table: EventTable = TABLE,
 ) -> tuple[int, dict[str, Any]]:
     """Run `driver` as `name` into the new `folder`; return exit status and result.
+
+    `table` has the events that the driver writes.
 
     Raises:
         KvsealError, Interrupted: as the driver did, once the folder is whole.
     """
-    spec = RunSpec.load(spec_path)
     recording = None
     with Interrupts():
         host = gather(spec)
         try:
-            with recorded(spec, folder, host, name) as recording:
+            with recorded(spec, folder, host, name, table) as recording:
                 _conclude(folder, judge)
                 driver(spec, recording, host)
         finally:

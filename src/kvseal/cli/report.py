@@ -57,7 +57,6 @@ class _Reports:
 
 def run(args: argparse.Namespace) -> int:
     """Write the reports; return 0."""
-    from kvseal.report.verification_folder import is_verification
     from kvseal.store import disk_errors, write_json, write_text
 
     formats = dict.fromkeys(args.format.split(","))
@@ -73,16 +72,7 @@ def run(args: argparse.Namespace) -> int:
             expected="a folder for the report",
             remedy="add --out DIR",
         )
-    verified = [folder for folder in args.folders if is_verification(folder)]
-    if verified and len(verified) < len(args.folders):
-        raise OptionError(
-            "a verification and a run of another kind have no report in common",
-            option="RUN",
-            value=", ".join(map(str, args.folders)),
-            expected="runs of one kind",
-            remedy=f"report these alone: {', '.join(map(str, verified))}",
-        )
-    reports = _verifications(args.folders) if verified else _comparisons(args.folders)
+    reports = _reports(args.folders)
     out: Path = reports.folder if args.out is None else args.out
     try:
         with disk_errors(out):
@@ -107,6 +97,30 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _reports(folders: Sequence[Path]) -> _Reports:
+    """Return what there is to say of `folders`, which must be runs of one kind."""
+    from kvseal.report.matrix_folder import is_matrix
+    from kvseal.report.verification_folder import is_verification
+
+    kinds = (
+        ("a verification", is_verification, _verifications),
+        ("a matrix", is_matrix, _matrices),
+    )
+    for name, is_one, reports in kinds:
+        found = [folder for folder in folders if is_one(folder)]
+        if found and len(found) < len(folders):
+            raise OptionError(
+                f"{name} and a run of another kind have no report in common",
+                option="RUN",
+                value=", ".join(map(str, folders)),
+                expected="runs of one kind",
+                remedy=f"report these alone: {', '.join(map(str, found))}",
+            )
+        if found:
+            return reports(folders)
+    return _comparisons(folders)
+
+
 def _comparisons(folders: Sequence[Path]) -> _Reports:
     from kvseal.report.console import summary
     from kvseal.report.document import document
@@ -118,6 +132,20 @@ def _comparisons(folders: Sequence[Path]) -> _Reports:
     return _Reports(
         folder=runs[0].path,
         summaries=[summary(found.result, found.name) for found in runs],
+        json=lambda: document(runs),
+        markdown=lambda: markdown(runs),
+        html=lambda: html(runs),
+    )
+
+
+def _matrices(folders: Sequence[Path]) -> _Reports:
+    from kvseal.report.matrix import console, document, html, markdown
+    from kvseal.report.matrix_folder import read_matrix
+
+    runs = [read_matrix(folder) for folder in folders]
+    return _Reports(
+        folder=runs[0].path,
+        summaries=[console(found.result, found.name) for found in runs],
         json=lambda: document(runs),
         markdown=lambda: markdown(runs),
         html=lambda: html(runs),

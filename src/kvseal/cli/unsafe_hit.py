@@ -27,11 +27,14 @@ def run(args: argparse.Namespace) -> int:
     from kvseal.drivers.unsafe_hit import run_unsafe_hit
     from kvseal.records.history import read_history
     from kvseal.report.unsafe_hit import console
+    from kvseal.spec.runspec import RunSpec
 
     def judged(folder: Path) -> tuple[int, dict[str, object]]:
         found = judge_unsafe_hit(read_history(folder / "history.jsonl"))
         return found.verdict.exit_status, found.to_json()
 
-    status, result = execute(args.spec, args.out, "unsafe-hit", run_unsafe_hit, judged)
+    status, result = execute(
+        RunSpec.load(args.spec), args.out, "unsafe-hit", run_unsafe_hit, judged
+    )
     print(console(result, args.out.name))
     return status

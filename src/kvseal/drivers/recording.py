@@ -20,8 +20,10 @@ from kvseal.host.facts import HostFacts
 from kvseal.process import Interrupted
 from kvseal.process.leftovers import RUN_VARIABLE
 from kvseal.records import builders
+from kvseal.records.events import TABLE
+from kvseal.records.fields import EventTable
 from kvseal.records.history import HistoryWriter
-from kvseal.spec.runspec import RunSpec
+from kvseal.spec.runspec import CommonSpec
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,13 @@ class Recording:
 
 
 @contextmanager
-def recorded(spec: RunSpec, folder: Path, host: HostFacts, driver: str) -> Iterator[Recording]:
+def recorded(
+    spec: CommonSpec, folder: Path, host: HostFacts, driver: str, table: EventTable = TABLE
+) -> Iterator[Recording]:
     """Record what `driver` does in a `with` block as a run of `spec` in the new `folder`.
 
-    An error or interruption is written to the history and raised again.
+    `table` has the events of its history. An error or interruption is written
+    to it and raised again.
 
     Raises:
         EvidenceError: the folder exists.
@@ -52,7 +57,7 @@ def recorded(spec: RunSpec, folder: Path, host: HostFacts, driver: str) -> Itera
     run_id = folder.name
     os.environ[RUN_VARIABLE] = run_id
     with store.LineFile(folder / "history.jsonl") as lines:
-        history = HistoryWriter(lines)
+        history = HistoryWriter(lines, table)
         history.append(
             builders.run_started(driver=driver, spec_sha256=spec.sha256(), host=host.to_json())
         )

@@ -27,12 +27,12 @@ def summary(result: Mapping[str, Any], name: str) -> str:
     return "\n".join(lines)
 
 
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return `rows` in columns: the first to the left, the others to the right."""
+def table(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Return `rows` in columns: the first `left` to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
+            cell.ljust(width) if column < left else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows

@@ -56,7 +56,7 @@ def read_folder(path: Path) -> RunFolder | UnsafeHit:
         EvidenceError: a listed file is missing or changed, or a record can't be read; for
             `kvseal unsafe-hit` also where result.json is not what the history gives.
     """
-    files = _verified(path)
+    files = verified(path)
     history = read_history(path / "history.jsonl")
     started = history.named("run_started")
     if started and started[0]["driver"] == "unsafe-hit":
@@ -82,7 +82,7 @@ def read_run(path: Path) -> RunFolder:
 
 def _unsafe_hit(path: Path, files: FilesReport, history: History) -> UnsafeHit:
     found = judge_unsafe_hit(history)
-    if files.extra or _object(path / "result.json") != found.to_json():
+    if files.extra or read_object(path / "result.json") != found.to_json():
         raise EvidenceError(
             "result.json is not what its own history gives, or files were added",
             value=str(path),
@@ -93,14 +93,8 @@ def _unsafe_hit(path: Path, files: FilesReport, history: History) -> UnsafeHit:
 
 def _comparison(path: Path, files: FilesReport, history: History) -> RunFolder:
     spec = RunSpec.load(path / "spec.json")
-    judgement, anew = judge_again(spec, history, _object(path / "result.json"))
-    patches, diff = _object(path / "patches.json") or {}, _text(path / "patches.diff")
-    if (diff or patches) and sha256_hex(diff.encode()) != patches.get("diff_sha256"):
-        raise EvidenceError(
-            "patches.diff is not the one patches.json speaks of",
-            value=sha256_hex(diff.encode()),
-            expected=str(patches.get("diff_sha256")),
-        )
+    judgement, anew = judge_again(spec, history, read_object(path / "result.json"))
+    patches, diff = read_patches(path)
     return RunFolder(
         path=path,
         spec=spec,
@@ -113,14 +107,35 @@ def _comparison(path: Path, files: FilesReport, history: History) -> RunFolder:
     )
 
 
-def _verified(path: Path) -> FilesReport:
-    """Hold the folder to its files.json; what is there beyond it is in the report's `extra`."""
+def read_patches(path: Path) -> tuple[dict[str, Any], str]:
+    """Return patches.json and patches.diff of a run folder, empty where there are none.
+
+    Raises:
+        EvidenceError: the one does not speak of the other.
+    """
+    patches, diff = read_object(path / "patches.json") or {}, _text(path / "patches.diff")
+    if (diff or patches) and sha256_hex(diff.encode()) != patches.get("diff_sha256"):
+        raise EvidenceError(
+            "patches.diff is not the one patches.json speaks of",
+            value=sha256_hex(diff.encode()),
+            expected=str(patches.get("diff_sha256")),
+        )
+    return patches, diff
+
+
+def verified(path: Path) -> FilesReport:
+    """Hold the folder to its files.json; what is there beyond it is in the report's `extra`.
+
+    Raises:
+        OptionError: there is no folder at `path`.
+        EvidenceError: a listed file is missing or changed.
+    """
     if not path.is_dir():
         raise OptionError(
             "no such run folder",
             option="RUN",
             value=str(path),
-            expected="a folder that `kvseal compare` wrote",
+            expected="a folder that a kvseal run wrote",
             remedy="look in the results folder, under runs/; `latest` is the newest",
         )
     files = verify_manifest(path)
@@ -134,7 +149,12 @@ def _verified(path: Path) -> FilesReport:
     return files
 
 
-def _object(path: Path) -> dict[str, Any] | None:
+def read_object(path: Path) -> dict[str, Any] | None:
+    """Return the JSON object in a file, None where there is no file.
+
+    Raises:
+        EvidenceError: the file can't be read or holds something else.
+    """
     text = _text(path)
     if not text and not path.exists():
         return None

@@ -16,18 +16,17 @@ from kvseal.cli.execution import execute
 from kvseal.drivers.recording import Recording
 from kvseal.errors import EngineError, EvidenceError
 from kvseal.process import Interrupted
+from kvseal.records import matrix, matrix_builders
 from kvseal.records.history import read_history
 
 HOST: Any = SimpleNamespace(to_json=lambda: {"system": "Linux"})
 
 
 @pytest.fixture
-def spec_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def spec(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A spec of which only the digest and text matter here."""
-    spec = SimpleNamespace(dumps=lambda: "{}\n", sha256=lambda: "0" * 64)
-    monkeypatch.setattr("kvseal.cli.execution.RunSpec.load", lambda _: spec)
     monkeypatch.setattr("kvseal.cli.execution.gather", lambda _: HOST)
-    return tmp_path / "run-spec.json"
+    return SimpleNamespace(dumps=lambda: "{}\n", sha256=lambda: "0" * 64)
 
 
 def judge(folder: Path) -> tuple[int, dict[str, Any]]:
@@ -41,14 +40,14 @@ def result(folder: Path) -> list[str]:
     return found
 
 
-def test_a_whole_run_ends_with_its_last_event(spec_file: Path, tmp_path: Path) -> None:
+def test_a_whole_run_ends_with_its_last_event(spec: Any, tmp_path: Path) -> None:
     seen = []
 
-    def driver(spec: Any, recording: Recording, host: Any) -> None:
+    def driver(_: Any, recording: Recording, host: Any) -> None:
         # Killed here, the run would already have a result that says so.
         seen.append(result(recording.folder))
 
-    status, document = execute(spec_file, tmp_path / "run", "compare", driver, judge)
+    status, document = execute(spec, tmp_path / "run", "compare", driver, judge)
     assert status == 0
     assert seen == [["run_started"]]
     assert document["events"] == ["run_started", "run_finished"] == result(tmp_path / "run")
@@ -64,22 +63,36 @@ def test_a_whole_run_ends_with_its_last_event(spec_file: Path, tmp_path: Path) -
     ],
 )
 def test_what_ends_a_run_early_is_recorded_and_raised(
-    spec_file: Path, tmp_path: Path, raised: BaseException, event: str
+    spec: Any, tmp_path: Path, raised: BaseException, event: str
 ) -> None:
     def driver(*_: object) -> None:
         raise raised
 
     with pytest.raises(type(raised)):
-        execute(spec_file, tmp_path / "run", "compare", driver, judge)
+        execute(spec, tmp_path / "run", "compare", driver, judge)
     assert result(tmp_path / "run") == ["run_started", event]
     assert store.verify_manifest(tmp_path / "run")
 
 
-def test_a_folder_that_exists_is_refused_and_not_touched(spec_file: Path, tmp_path: Path) -> None:
+def test_a_folder_that_exists_is_refused_and_not_touched(spec: Any, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "result.json").write_text("mine")
     with pytest.raises(EvidenceError, match="exists already"):
-        execute(spec_file, folder, "compare", lambda *_: None, judge)
+        execute(spec, folder, "compare", lambda *_: None, judge)
     assert [path.name for path in folder.iterdir()] == ["result.json"]
     assert (folder / "result.json").read_text() == "mine"
+
+
+def test_a_history_of_another_table_is_held_to_that_one(spec: Any, tmp_path: Path) -> None:
+    def driver(_: Any, recording: Recording, host: Any) -> None:
+        recording.history.append(matrix_builders.restarted(backend="mp", what="both"))
+
+    def of_matrix(folder: Path) -> tuple[int, dict[str, Any]]:
+        events = read_history(folder / "history.jsonl", matrix.TABLE).events
+        return 0, {"events": [event.name for event in events]}
+
+    _, document = execute(spec, tmp_path / "run", "matrix", driver, of_matrix, table=matrix.TABLE)
+    assert document["events"] == ["run_started", "restarted", "run_finished"]
+    with pytest.raises(EvidenceError, match="driver"):
+        execute(spec, tmp_path / "other", "matrix", driver, judge)

@@ -9,6 +9,7 @@ digests are made up. Loaded by path, as the tests are no package.
 from __future__ import annotations
 
 import dataclasses
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from kvseal.identity.variant import MARK, variant_text
 from kvseal.records import matrix_builders as new
 from kvseal.records.history import Event, History, HistoryWriter, parse_history
 from kvseal.records.matrix import TABLE
-from kvseal.store import LineFile
+from kvseal.spec.runspec import MatrixSpec
+from kvseal.store import create_run_folder, write_json, write_manifest, write_text
 from kvseal.workload.matrix import ARTIFACTS, CASES, Act, Ask, Case, Required, required_here
 
 CHUNK = 64
@@ -340,12 +342,24 @@ def history(events: list[dict[str, Any]], truncated: bool = False) -> History:
     )
 
 
+class Lines:
+    """A sink in memory, as a file on disk is slow line by line."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def append(self, line: str) -> None:
+        """Keep one line."""
+        self.text += line + "\n"
+
+
 def write_history(path: Path, events: list[dict[str, Any]]) -> History:
-    """Write `events` with the program's writer and read them back."""
-    with LineFile(path) as file:
-        writer = HistoryWriter(file, TABLE)
-        for event in events:
-            writer.append(event)
+    """Write `events` as the program's writer does and read them back."""
+    lines = Lines()
+    writer = HistoryWriter(lines, TABLE)
+    for event in events:
+        writer.append(event)
+    write_text(path, lines.text)
     return parse_history(path.read_bytes(), str(path), TABLE)
 
 
@@ -361,3 +375,39 @@ def find(events: list[dict[str, Any]], name: str, /, **fields: Any) -> dict[str,
         for event in events
         if event["event"] == name and all(event[key] == value for key, value in fields.items())
     )
+
+
+def matrix_spec(**changes: Any) -> MatrixSpec:
+    """A whole run spec; `changes` are fields of `matrix`."""
+    of_a_run = runpy.run_path(str(Path(__file__).parents[2] / "records" / "builder.py"))
+    document = of_a_run["spec_json"](lmcache={"chunk_size_tokens": CHUNK})
+    del document["workload"], document["snapkv"]
+    document["workflow"] = MatrixSpec.WORKFLOW
+    document["matrix"] = {
+        "backends": ["mp"], "restarts": [], "identity": "variant", "mixed_requests": 12,
+        "prompt_tokens": 321, "new_tokens": 8, "seed": 0, "drop_percent": 50,
+        "window_tokens": 32, "kernel_tokens": 5,
+    } | changes  # fmt: skip
+    return MatrixSpec.from_json(document)
+
+
+PATCH = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-old < 1\n+new\n"
+
+
+def run_folder(path: Path, events: list[dict[str, Any]] | None = None, **changes: Any) -> Path:
+    """A whole run folder at `path`, as the verb leaves it; `changes` as for `matrix_spec`."""
+    spec = matrix_spec(**changes)
+    create_run_folder(path)
+    write_json(path / "spec.json", spec.to_json())
+    kept = write_history(path / "history.jsonl", passing_events(spec) if events is None else events)
+    write_json(path / "result.json", judge(spec, kept))
+    codemod = {
+        "name": "lmcache_key_variant", "summary": "keys name a variant", "distribution": "lmcache",
+        "version": "0.5.4", "source": "kvseal", "files": [{"path": "x.py"}],
+    }  # fmt: skip
+    record = {"codemods": [codemod], "diff_sha256": sha256_hex(PATCH.encode())}
+    write_json(path / "patches.json", record)
+    write_text(path / "patches.diff", PATCH)
+    write_text(path / "logs" / "vllm-mp-1.log", "ready\n")
+    write_manifest(path)
+    return path
