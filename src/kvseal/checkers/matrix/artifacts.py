@@ -22,6 +22,7 @@ from kvseal.identity.scope import REQUEST_LOCAL
 from kvseal.identity.variant import parse_variant, variant_text
 from kvseal.records.history import Event
 from kvseal.workload.matrix import ARTIFACTS, Act, ArtifactKind
+from kvseal.workload.matrix.case import ARTIFACT
 
 SAME_TOKENS = (("snapkv-a", "literal-a"), ("fixed-a", "fixed-b"))
 """Artifacts of the table that must stand under the same token IDs, by their titles there."""
@@ -59,7 +60,7 @@ def _needed(evidence: Evidence) -> list[str]:
         names |= set(row.store)
         for step in row.steps:
             names.add(step.artifact if isinstance(step, Act) else step.prompt)
-            if not isinstance(step, Act) and step.identity.startswith("artifact:"):
+            if not isinstance(step, Act) and step.identity.startswith(ARTIFACT):
                 names.add(step.identity.partition(":")[2])
     return [name for name in ARTIFACTS if name in names]
 

@@ -20,7 +20,7 @@ from kvseal.identity.scope import REQUEST_LOCAL
 from kvseal.identity.variant import MARK, RESERVED, parse_variant
 from kvseal.records.history import Event
 from kvseal.workload.matrix import ARTIFACTS, Ask, Required
-from kvseal.workload.matrix.case import EXACT, ORDINARY
+from kvseal.workload.matrix.case import ARTIFACT, EXACT, INDEX, ORDINARY, TEXT
 
 LONG_SALT = "long-salt"
 
@@ -93,16 +93,16 @@ class Names:
 
     def _wanted(self, step: Ask, required: Required) -> tuple[str, ...] | None:
         """Return the variants that a request may name; None: any that is not stored here."""
-        how, _, what = step.identity.partition(":")
+        what = step.identity.partition(":")[2]
         if self._evidence.stock or step.identity == ORDINARY:
             return ("",)
         if step.identity == EXACT:
             return self._own(step.prompt)
-        if how == "artifact":
+        if step.identity.startswith(ARTIFACT):
             return self._own(what)
-        if how == "text":
+        if step.identity.startswith(TEXT):
             return (what,)
-        if how == "index":
+        if step.identity == INDEX:
             # An index that is lost or can't be trusted names nothing.
             own = self._own(step.prompt)
             return own if own is None or required is Required.HIT else (*own, "")

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from kvseal.checkers.matrix.place import Place
 from kvseal.records.history import Event
-from kvseal.workload.matrix import AFTERS, BACKENDS, CASES, Act, Ask, Case
+from kvseal.workload.matrix import AFTERS, BACKENDS, CASES, Case
 from kvseal.workload.matrix.case import BOTH, NONE, PROCESS, SERVER
 
 STOCK = "none"
@@ -139,16 +139,7 @@ def may_not_apply(case: Case, place: Place, identity: str) -> bool:
     """
     if place.backend == PROCESS and place.after in (SERVER, BOTH):
         return True
-    return identity == STOCK and (
-        bool(case.lie)
-        or any(
-            isinstance(step, Act)
-            or step.identity == "index"
-            or step.identity.startswith("text:")
-            or step.salt in ("variant", "mark")
-            for step in case.steps
-        )
-    )
+    return identity == STOCK and case.needs_identity
 
 
 def left_out(
@@ -162,8 +153,3 @@ def left_out(
         for place in planned(spec)
         if place in events and may_not_apply(cases[place.case], place, spec.matrix.identity)
     }
-
-
-def asks_of(case: Case) -> list[Ask]:
-    """Return the requests among the steps of a case."""
-    return [step for step in case.steps if isinstance(step, Ask)]
