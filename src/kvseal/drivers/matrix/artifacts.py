@@ -73,7 +73,7 @@ class Topic:
     source: tuple[int, ...]
     tail: tuple[int, ...]
     made: Made
-    variant: str
+    artifact: KVArtifact
     other_variant: str
 
     @property
@@ -192,7 +192,7 @@ class Workshop:
                     source=source.token_ids,
                     tail=tuple(prompt[len(source.token_ids) :]),
                     made=own,
-                    variant=own.sealed().variant,
+                    artifact=own.sealed(),
                     other_variant=another.sealed().variant,
                 )
             )

@@ -15,11 +15,13 @@ import random
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kvseal.drivers.matrix.artifacts import Topic
-from kvseal.engines.completions import CompletionClient
+from kvseal.engines.completions import Completion, CompletionClient
 from kvseal.engines.sdk import KVCacheSDK
+from kvseal.engines.sealed import SealedStream
 from kvseal.errors import StoreError
 from kvseal.process import Progress
 from kvseal.records import matrix_builders as builders
@@ -68,75 +70,117 @@ def requests(
     return lists
 
 
+class SnapkvClient:
+    """Who makes transformed KV: a sealed stream a tenant, or without identity the bare SDK."""
+
+    def __init__(
+        self, sdk: KVCacheSDK, client: CompletionClient, new_tokens: int, *, sealed: bool
+    ) -> None:
+        self._sdk = sdk
+        self._client = client
+        self._new_tokens = new_tokens
+        self._streams = (
+            {tenant: SealedStream(sdk, client, None, tenant) for tenant in TENANTS}
+            if sealed
+            else {}
+        )
+
+    def store(self, topic: Topic, tenant: str) -> None:
+        """Store a topic's transform."""
+        if self._streams:
+            self._streams[tenant].store(topic.artifact, topic.source)
+            return
+        # Where ordinary KV of the same tokens is in the way, the store changes nothing.
+        with suppress(StoreError):
+            self._sdk.store_kv(topic.made.keys, topic.made.values, topic.made.token_ids, tenant)
+
+    def ask(self, request: Request) -> tuple[Completion, str]:
+        """Return the answer, and the variant that was named."""
+        topic, tenant = request.topic, request.tenant
+        if request.kind == "exact" and self._streams:
+            completion = self._streams[tenant].complete(
+                topic.artifact, topic.literal, max_tokens=self._new_tokens, ignore_eos=True
+            )
+            return completion, topic.artifact.variant
+        variant = topic.other_variant if request.kind == "other" and self._streams else ""
+        completion = self._client.complete(
+            topic.literal,
+            max_tokens=self._new_tokens,
+            cache_salt=tenant,
+            ignore_eos=True,
+            variant=variant,
+        )
+        return completion, variant
+
+
+class PlainClient:
+    """Who knows nothing of transforms."""
+
+    def __init__(self, client: CompletionClient, new_tokens: int) -> None:
+        self._client = client
+        self._new_tokens = new_tokens
+
+    def ask(self, request: Request) -> tuple[Completion, str]:
+        """Return the answer to an ordinary request."""
+        completion = self._client.complete(
+            _prompt(request),
+            max_tokens=self._new_tokens,
+            cache_salt=request.tenant,
+            ignore_eos=True,
+        )
+        return completion, ""
+
+
 def run_mixed(
-    clients: Mapping[str, CompletionClient],
-    sdk: KVCacheSDK,
+    snapkv: SnapkvClient,
+    plain: PlainClient,
     lists: Mapping[str, Sequence[Request]],
     history: HistoryWriter,
-    *,
-    new_tokens: int,
-    sealed: bool,
 ) -> None:
     """Work through both lists at once."""
     total = sum(request.kind != "store" for part in lists.values() for request in part)
     number = itertools.count(1)
     stop = threading.Event()
 
-    def work(engine: str, progress: Progress) -> None:
+    def work(engine: str, client: SnapkvClient | PlainClient, progress: Progress) -> None:
         try:
             for request in lists[engine]:
                 if stop.is_set():
                     return
-                if request.kind == "store":
-                    _store(sdk, request, sealed=sealed)
+                if isinstance(client, SnapkvClient) and request.kind == "store":
+                    client.store(request.topic, request.tenant)
                     continue
                 progress.update(f"request {next(number)} of {total}")
-                history.append(_ask(clients[engine], engine, request, new_tokens, sealed=sealed))
+                history.append(_event(engine, request, *client.ask(request)))
         except BaseException:
             stop.set()  # the other list would wait for engines that may be gone
             raise
 
+    clients: dict[str, SnapkvClient | PlainClient] = {"snapkv": snapkv, "plain": plain}
     with (
         Progress("plain and SnapKV at the same time") as progress,
-        ThreadPoolExecutor(len(lists)) as pool,
+        ThreadPoolExecutor(len(clients)) as pool,
     ):
-        for future in [pool.submit(work, engine, progress) for engine in lists]:
+        for future in [pool.submit(work, name, clients[name], progress) for name in lists]:
             future.result()
 
 
-def _store(sdk: KVCacheSDK, request: Request, *, sealed: bool) -> None:
-    made = request.topic.made
-    variant = request.topic.variant if sealed else ""
-    try:
-        sdk.store_kv(made.keys, made.values, made.token_ids, request.tenant, variant=variant)
-    except StoreError:
-        # Without an identity, ordinary KV of the same tokens may be in the way.
-        if sealed:
-            raise
-
-
-def _ask(
-    client: CompletionClient, engine: str, request: Request, new_tokens: int, *, sealed: bool
-) -> dict[str, object]:
+def _prompt(request: Request) -> list[int]:
     topic = request.topic
-    prompt = list(topic.source) + list(topic.tail) if request.kind == "source" else topic.literal
-    variant = {"exact": topic.variant, "other": topic.other_variant}.get(request.kind, "")
-    variant = variant if sealed else ""
-    completion = client.complete(
-        prompt,
-        max_tokens=new_tokens,
-        cache_salt=request.tenant,
-        ignore_eos=True,
-        variant=variant,
-    )
+    return [*topic.source, *topic.tail] if request.kind == "source" else topic.literal
+
+
+def _event(
+    engine: str, request: Request, completion: Completion, variant: str
+) -> dict[str, object]:
     return builders.mixed(
         index=request.index,
         engine=engine,
         kind=request.kind,
-        artifact=topic.made.name,
+        artifact=request.topic.made.name,
         required=request.required,
-        prompt=prompt,
-        artifact_tokens=len(topic.made.token_ids),
+        prompt=_prompt(request),
+        artifact_tokens=len(request.topic.made.token_ids),
         variant=variant,
         cache_salt=request.tenant,
         output_token_ids=completion.token_ids,

@@ -17,7 +17,7 @@ from kvseal.drivers.matrix.artifacts import Made, Topic, Workshop
 from kvseal.drivers.matrix.cells import Rounds, run_cells
 from kvseal.drivers.matrix.in_process import InProcessSurface, payload_digest
 from kvseal.drivers.matrix.lab import Bench, Lab, lone_engine
-from kvseal.drivers.matrix.mixed import requests, run_mixed
+from kvseal.drivers.matrix.mixed import PlainClient, SnapkvClient, requests, run_mixed
 from kvseal.drivers.matrix.prompts import Prompts
 from kvseal.drivers.matrix.served import ServedSurface
 from kvseal.drivers.matrix.surface import Surface
@@ -118,8 +118,8 @@ def _mix(
     lists = requests(topics, matrix.mixed_requests, matrix.seed, sealed=sealed)
     with lone_engine(bench, "plain", lab.endpoint) as plain:
         history.append(_lone(MP, "plain", plain))
-        clients = {"plain": plain, "snapkv": lab.client}
-        run_mixed(clients, lab.sdk, lists, history, new_tokens=matrix.new_tokens, sealed=sealed)
+        snapkv = SnapkvClient(lab.sdk, lab.client, matrix.new_tokens, sealed=sealed)
+        run_mixed(snapkv, PlainClient(plain, matrix.new_tokens), lists, history)
     lab.cache.wait_unlocked(timeout_seconds=STORE_TIMEOUT_SECONDS)
     lab.cache.clear()
 
