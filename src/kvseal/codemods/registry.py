@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from kvseal.codemods import (
     lmcache_capability,
     lmcache_connector_variant,
+    lmcache_engine_variant,
     lmcache_event_fence,
     lmcache_key_variant,
     lmcache_labels,
@@ -36,6 +37,7 @@ CODEMODS: tuple[Codemod, ...] = (
     lmcache_key_variant.CODEMOD,
     lmcache_layout_lookup.CODEMOD,
     lmcache_connector_variant.CODEMOD,
+    lmcache_engine_variant.CODEMOD,
     lmcache_sdk_variant.CODEMOD,
     lmcache_scope_enforcement.CODEMOD,
     lmcache_variant_index.CODEMOD,
