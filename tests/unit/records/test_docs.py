@@ -5,11 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from kvseal.checkers.matrix import REASONS as MATRIX_REASONS
+from kvseal.checkers.matrix import Outcome
 from kvseal.checkers.reasons import REASONS
 from kvseal.checkers.verification.reasons import REASONS as VERIFICATION_REASONS
 from kvseal.records.events import EVENTS
+from kvseal.records.matrix import EVENTS as MATRIX_EVENTS
 from kvseal.records.schemas import load_schema
 from kvseal.records.verification import EVENTS as VERIFICATION_EVENTS
+from kvseal.report.matrix_grid import LEGEND
 
 FORMATS = Path(__file__).parents[3] / "docs" / "formats"
 
@@ -55,3 +59,34 @@ def test_verification_md_names_each_field_of_the_report():
     target = set(schema["properties"]["control"]["properties"])
     for field in own | difference | target:
         assert f"`{field}`" in text or f"`{field}[]`" in text, field
+
+
+def test_matrix_md_names_each_event_field_and_code():
+    text = (FORMATS / "matrix.md").read_text(encoding="utf-8")
+    history = text.partition("## What a step must come to")[0].splitlines()
+    for event, fields in MATRIX_EVENTS.items():
+        (row,) = [line for line in history if line.startswith(f"| `{event}` |")]
+        for field in fields:
+            assert f"`{field}`" in row, (event, field)
+    for code, (outcome, _) in MATRIX_REASONS.items():
+        lines = [line for line in text.splitlines() if f"`{code}`" in line]
+        assert lines, code
+        fails = outcome is not Outcome.INCONCLUSIVE
+        assert any("FAIL" in line for line in lines) == fails, code
+
+
+def test_matrix_md_names_each_field_of_the_result_and_each_letter():
+    text = (FORMATS / "matrix.md").read_text(encoding="utf-8")
+    schema = load_schema("matrix-result.v1")
+    names = set(schema["properties"]) | set(schema["properties"]["counts"]["properties"])
+    names |= set(schema["properties"]["mixed"]["properties"])
+    for part in ("row", "cell"):
+        names |= set(schema["$defs"][part]["properties"])
+    for part in ("reasons", "artifacts", "not_run"):
+        names |= set(schema["properties"][part]["items"]["properties"])
+    for step in ("ask", "act"):
+        names |= set(schema["$defs"][step]["properties"])
+    for field in names - {"schema"}:
+        assert f"`{field}`" in text or f"`{field}[]`" in text, field
+    for mark, _ in LEGEND:
+        assert f"`{mark}`" in text

@@ -38,7 +38,7 @@ def judge_mixed(evidence: Evidence, truth: Truth) -> MixedResult:
         reasons += _sides(truth, events)
     outcomes: Counter[Outcome] = Counter()
     for event in events:
-        found = [*_names(evidence, event), *_judge(truth, event)]
+        found = [*_names(evidence, event), *_judge(evidence, truth, event)]
         outcomes[worst(found)] += 1
         reasons += found
     required = Counter(event["required"] for event in events)
@@ -115,7 +115,17 @@ def _names(evidence: Evidence, event: Event) -> Iterator[Reason]:
         yield reason("mixed.identity", index=event["index"], found=found, wanted=about)
 
 
-def _judge(truth: Truth, event: Event) -> Iterator[Reason]:
+def _may_not_hit(evidence: Evidence, event: Event) -> bool:
+    """True where a miss is required, or the variant named is not that of the artifact.
+
+    The second is not left to what the driver says of the request.
+    """
+    name, made = event["artifact"], evidence.artifacts.get(event["artifact"])
+    other = made is not None and not _is_local(name) and event["variant"] != made["variant"]
+    return bool(event["required"] == "miss" or (event["variant"] and other))
+
+
+def _judge(evidence: Evidence, truth: Truth, event: Event) -> Iterator[Reason]:
     index, kind, name = event["index"], event["kind"], event["artifact"]
     count, whole, prompt = (
         event["hit_tokens_vllm"],
@@ -129,7 +139,7 @@ def _judge(truth: Truth, event: Event) -> Iterator[Reason]:
 
     if count is None:
         yield about("mixed.hit_unknown")
-    elif event["required"] == "miss" and count:
+    elif count and _may_not_hit(evidence, event):
         yield about("mixed.unsafe_hit")
         return
     elif _must_hit(event) and count < whole:

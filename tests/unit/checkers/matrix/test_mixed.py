@@ -61,6 +61,10 @@ DAMAGES: dict[str, tuple[str, str, Damage]] = {
     "a variant that must not be found": (
         "mixed.unsafe_hit", "unsafe_hits", put(OTHER, hit_tokens_vllm=64),
     ),
+    "a variant that must not be found, whatever the driver says of it": (
+        "mixed.unsafe_hit", "unsafe_hits",
+        put(OTHER, required="any", hit_tokens_vllm=192, output_token_ids=WITNESS),
+    ),
     "an ordinary request with the artifact's answer": (
         "mixed.unsafe_hit", "unsafe_hits", put(LITERAL, output_token_ids=WITNESS),
     ),
@@ -96,7 +100,7 @@ DAMAGES: dict[str, tuple[str, str, Damage]] = {
         "mixed.identity", "inconclusive", put(SOURCE, variant=build.shared_variant("mixed-0")),
     ),
     "another variant than that of what must hit": (
-        "mixed.identity", "inconclusive", put(EXACT, variant=build.shared_variant("mixed-1")),
+        "mixed.identity", "unsafe_hits", put(EXACT, variant=build.shared_variant("mixed-1")),
     ),
     "no variant of what must hit": ("mixed.identity", "inconclusive", put(EXACT, variant="")),
 }  # fmt: skip
