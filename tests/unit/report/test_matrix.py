@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import re
@@ -257,7 +258,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        if tag != "meta":
+        if tag not in ("meta", "br"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -304,6 +305,12 @@ def test_what_a_record_says_stays_text_on_the_page() -> None:
     page = Page(html([run_of(events)]))
     assert not {tag for tag, _ in page.tags} & {"script", "img"}
     assert page.text.count(evil) >= 6
+
+
+def test_a_run_without_patches_has_a_page() -> None:
+    run = dataclasses.replace(run_of(passing()), patches={}, diff="", unlisted=())
+    assert "Patches" not in Page(html([run])).text
+    assert "Patches" not in markdown([run])
 
 
 @pytest.mark.parametrize("count", [0, 1, 9, 60, 200])
