@@ -183,7 +183,10 @@ class LMCacheHTTP:
             EvidenceError: `variant` is no variant text.
         """
         parse_variant(variant)
-        return int(self._json("DELETE", f"/transform/leases/{variant}")["deleted"])
+        answer = self._json("DELETE", f"/transform/leases/{variant}")
+        if type(answer.get("deleted")) is not int:
+            raise EngineError("LMCache did not say that a lease has ended", value=answer)
+        return int(answer["deleted"])
 
     def hit_counters(self, model_name: str, cache_salt: str = "") -> HitCounters:
         """Read the totals of one model and salt, once the server has counted everything.

@@ -102,7 +102,7 @@ class SealedStream:
         modified: tuple[Any, Sequence[int]],
         source_token_ids: Sequence[int],
         *,
-        form: Format,
+        format: Format,
         implementation: str,
         query: Query | None = None,
         source_variant: str = "",
@@ -115,7 +115,7 @@ class SealedStream:
         Args:
             modified: KV `[planes, layers, tokens, width]` in this engine's layout, and a
                 token ID for each token.
-            form: what the KV is, as in `store`.
+            format: what the KV is, of this engine.
             implementation: which code made it, as far as the caller knows.
 
         Raises:
@@ -136,7 +136,7 @@ class SealedStream:
             kv[..., :whole, :],
             list(token_ids)[:whole],
             source_token_ids=source_token_ids,
-            format=form,
+            format=format,
             implementation=implementation,
             query=query,
             source_variant=source_variant,

@@ -185,6 +185,9 @@ def test_leases_end_by_the_variants_text(client: LMCacheHTTP, state: State) -> N
     state.raw = '{"deleted": 3}'
     assert client.end_lease(VARIANTS["r"]) == 3
     assert state.asked == [f"DELETE /transform/leases/{VARIANTS['r']}"]
+    state.raw = "{}"
+    with pytest.raises(EngineError, match="did not say"):
+        client.end_lease(VARIANTS["r"])
     state.status, state.raw = 400, '{"error": "not request-local"}'
     with pytest.raises(EngineError, match="not request-local"):
         client.end_lease(VARIANTS["q"])

@@ -383,7 +383,7 @@ def test_a_closed_stream_does_nothing_more(stream: SealedStream, world: Recorder
         lambda: stream.store(made, SOURCE),
         lambda: stream.complete(made, KEPT, max_tokens=1),
         lambda: stream.store_legacy(
-            (torch.zeros(1, LAYERS, CHUNK, 32), KEPT), SOURCE, form=FORMAT, implementation="x"
+            (torch.zeros(1, LAYERS, CHUNK, 32), KEPT), SOURCE, format=FORMAT, implementation="x"
         ),
     ):
         with pytest.raises(OptionError, match="closed"):
@@ -425,7 +425,7 @@ def test_every_lease_is_tried_and_those_that_remain_are_named(world: Recorder) -
 def legacy(stream: SealedStream, tokens: int, ids: int | None = None) -> KVArtifact:
     packed = torch.arange(LAYERS * tokens * 32, dtype=torch.float32).reshape(1, LAYERS, tokens, 32)
     given = list(range(500, 500 + (tokens if ids is None else ids)))
-    return stream.store_legacy((packed, given), SOURCE, form=FORMAT, implementation="a modifier")
+    return stream.store_legacy((packed, given), SOURCE, format=FORMAT, implementation="a modifier")
 
 
 def test_a_legacy_tuple_is_sealed_request_local_in_whole_chunks(
@@ -446,6 +446,18 @@ def test_a_legacy_tuple_is_sealed_request_local_in_whole_chunks(
     assert world.names.count("end") == 3
 
 
+def test_a_legacy_tuple_of_transformed_kv_binds_its_parent(
+    stream: SealedStream, world: Recorder
+) -> None:
+    parent = "r1" + "a" * 32
+    packed = torch.zeros(1, LAYERS, CHUNK, 32)
+    made = stream.store_legacy(
+        (packed, KEPT), SOURCE, format=FORMAT, implementation="x", source_variant=parent
+    )
+    assert made.manifest.source.parent == parent
+    assert world.names == ["capability", "store"]
+
+
 @pytest.mark.parametrize(("tokens", "ids"), [(CHUNK - 1, None), (CHUNK, CHUNK + 1), (CHUNK, 0)])
 def test_a_legacy_tuple_that_can_not_be_stored_is_refused(
     stream: SealedStream, world: Recorder, tokens: int, ids: int | None
@@ -458,7 +470,7 @@ def test_a_legacy_tuple_that_can_not_be_stored_is_refused(
 def test_a_legacy_tuple_with_nan_is_refused(stream: SealedStream, world: Recorder) -> None:
     packed = torch.full((1, LAYERS, CHUNK, 32), float("nan"))
     with pytest.raises(TransformError, match="NaN"):
-        stream.store_legacy((packed, KEPT), SOURCE, form=FORMAT, implementation="x")
+        stream.store_legacy((packed, KEPT), SOURCE, format=FORMAT, implementation="x")
     assert world.calls == []
 
 
