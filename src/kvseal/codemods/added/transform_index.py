@@ -110,12 +110,10 @@ class Index:
         _check_digests(cache_salt_sha256=salt, recipe_sha256=recipe, manifest_sha256=digest)
         with self._entries.locked():
             removed = self._entries.remove(salt, recipe, digest)
-            if removed and self._counted is not None:
-                self._counted -= 1
         return {"deleted": int(removed)}
 
     def _make_room(self) -> None:
-        """Refuse another entry where there are too many; counts when it can't be sure."""
+        """Refuse another entry where there are too many; counts them when it seems so."""
         if self._counted is None or self._counted >= MAX_TOTAL:
             self._counted = self._entries.count()
         if self._counted >= MAX_TOTAL:

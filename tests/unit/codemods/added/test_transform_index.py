@@ -278,7 +278,18 @@ def test_more_entries_than_there_may_be_are_an_error(folder_index: Any, tmp_path
     folder = entry_file(tmp_path, one).parent
     for number in range(outside.MAX_ENTRIES):
         (folder / f"{number:064x}.json").write_bytes(b"x")
-    assert refusal(folder_index.find, SALT, one.recipe_digest)[0] == 500
+    status, text = refusal(folder_index.find, SALT, one.recipe_digest)
+    assert (status, "65 entries" in text) == (500, True)
+
+
+def test_a_file_is_read_past_the_longest_entry(folder_index: Any, tmp_path: Path) -> None:
+    """So that what follows a whole entry is seen."""
+    data = b"x" * MAX_BYTES
+    digest = hashlib.sha256(data).hexdigest()
+    folder = tmp_path / "index" / SALT / ("ab" * 32)
+    folder.mkdir(parents=True)
+    (folder / f"{digest}.json").write_bytes(data + b"y")
+    assert refusal(folder_index.find, SALT, "ab" * 32)[0] == 500
 
 
 def test_nothing_is_read_through_a_link(folder_index: Any, tmp_path: Path) -> None:
