@@ -92,6 +92,7 @@ EVENTS: dict[str, dict[str, dict[str, Any]]] = {
         "hit_tokens_server": or_null(COUNT),
     },
     "observed": {**_PLACE, "step": COUNT, "what": TEXT, "value": TEXT},
+    "emptied": {"backend": one_of(*BACKENDS), "objects_before": COUNT, "objects_after": COUNT},
     "restarted": {"backend": one_of(*BACKENDS), "what": one_of(*RESTARTS)},
     "mixed": {
         "index": COUNT,

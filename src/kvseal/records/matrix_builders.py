@@ -20,6 +20,7 @@ __all__ = [
     "asked",
     "cell",
     "control",
+    "emptied",
     "engines_started",
     "environment",
     "error",
@@ -203,6 +204,16 @@ def observed(
         "step": step,
         "what": what,
         "value": value,
+    }
+
+
+def emptied(*, backend: str, objects_before: int, objects_after: int) -> dict[str, Any]:
+    """The server's memory was emptied, so that the second tier alone can be hit; its own counts."""
+    return {
+        "event": "emptied",
+        "backend": backend,
+        "objects_before": objects_before,
+        "objects_after": objects_after,
     }
 
 

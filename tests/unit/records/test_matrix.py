@@ -47,6 +47,7 @@ ONE_OF_EACH = [
         hit_tokens_vllm=2, hit_tokens_server=None,
     ),
     new.observed(**PLACE, step=1, what="files", value="absent"),
+    new.emptied(backend="fs", objects_before=3, objects_after=0),
     new.restarted(backend="process", what="both"),
     new.mixed(
         index=0, engine="plain", kind="literal", artifact="mixed-0", required="any",

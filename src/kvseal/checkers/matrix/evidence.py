@@ -53,6 +53,7 @@ class Evidence:
     cells: Mapping[Place, CellEvents]
     artifacts: Mapping[str, Event]
     restarts: Mapping[str, tuple[Event, ...]]
+    emptied: Mapping[str, tuple[Event, ...]]
     salts: Mapping[str, tuple[Place, ...]]
     sealed: Mapping[str, tuple[Place, ...]]
     reasons: tuple[Reason, ...] = ()
@@ -96,6 +97,9 @@ def sort_evidence(spec: Spec, history: History) -> Evidence:
         restarts={
             name: tuple(events)
             for name, events in _grouped(history, "restarted", "backend").items()
+        },
+        emptied={
+            name: tuple(events) for name, events in _grouped(history, "emptied", "backend").items()
         },
         salts=_places_by(history, "cell", "cache_salt"),
         sealed=_places_by(history, "stored", "variant"),

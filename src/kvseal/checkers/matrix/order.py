@@ -14,7 +14,7 @@ from kvseal.checkers.matrix.place import Place
 from kvseal.checkers.matrix.reasons import Reason, reason
 from kvseal.records.history import Event
 from kvseal.workload.matrix import Act, Case
-from kvseal.workload.matrix.case import NONE
+from kvseal.workload.matrix.case import FS, NONE
 
 
 def check_order(evidence: Evidence, place: Place) -> Iterator[Reason]:
@@ -71,7 +71,7 @@ def _steps(place: Place, case: Case, cell: CellEvents) -> Iterator[Reason]:
 def _restarts(
     evidence: Evidence, place: Place, case: Case, cell: CellEvents, begun: Event
 ) -> Iterator[Reason]:
-    """The backend was restarted once, as `after` says, between the stores and the asks."""
+    """Between stores and asks: one restart, as `after` says, and memory emptied before a disk."""
     early = {number for number, step in enumerate(case.steps) if step.before_restart}
     before, behind = [event.seq for event in cell.stored], list[int]()
     for number, events in cell.steps.items():
@@ -83,6 +83,11 @@ def _restarts(
         low < event.seq < high and event["what"] == place.after for event in restarts
     ):
         yield reason("restart.missing", place, what=place.after)
+    if place.backend == FS and not any(
+        low < event.seq < high and event["objects_after"] == 0
+        for event in evidence.emptied.get(place.backend, ())
+    ):
+        yield reason("memory.not_emptied", place)
     matched = False
     for event in restarts:
         if not begun.seq < event.seq < end:

@@ -86,6 +86,11 @@ REASONS: dict[str, tuple[Outcome, str]] = {
     "step.kind": (_OPEN, "step {step} is {wanted}, recorded is {found}"),
     "step.out_of_order": (_OPEN, "step {step} did not come after the one before it"),
     "restart.missing": (_OPEN, "no restart of {what} is recorded between storing and asking"),
+    "memory.not_emptied": (
+        _OPEN,
+        "the server's memory was not emptied between storing and asking, so a hit says nothing of "
+        "the second tier",
+    ),
     "restart.unexpected": (_OPEN, "{what} was restarted within the cell, which is not its case"),
     "identity.variant": (_OPEN, "{where} names variant {found!r}, the case demands {wanted}"),
     "identity.salt": (_OPEN, "{where} is of tenant {found!r}, the case demands {wanted}"),

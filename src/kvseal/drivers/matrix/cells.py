@@ -107,7 +107,13 @@ def _run_batch(
         )
         _store(surface, cell, rounds)
         _steps(surface, cell, rounds, before_restart=True)
-    surface.settle()
+    emptied = surface.settle()
+    if emptied is not None:
+        rounds.history.append(
+            builders.emptied(
+                backend=surface.backend, objects_before=emptied[0], objects_after=emptied[1]
+            )
+        )
     if after != NONE:
         surface.restart(after)
         rounds.history.append(builders.restarted(backend=surface.backend, what=after))

@@ -48,11 +48,11 @@ class ServedSurface:
             self._on_disk.append((cache_salt, variant, receipt.chunks))
         return receipt.stored_tokens
 
-    def settle(self) -> None:
+    def settle(self) -> tuple[int, int] | None:
         """Wait for transfers; with a disk behind, wait until it has everything and empty L1."""
         self._lab.cache.wait_unlocked(timeout_seconds=DISK_TIMEOUT_SECONDS)
         if self.backend != FS:
-            return
+            return None
         deadline = time.monotonic() + DISK_TIMEOUT_SECONDS
         for salt, variant, chunks in self._on_disk:
             while len(self._files(salt, variant)) < chunks:
@@ -65,7 +65,8 @@ class ServedSurface:
                 time.sleep(POLL_SECONDS)
         self._on_disk.clear()
         self._lab.cache.wait_unlocked(timeout_seconds=DISK_TIMEOUT_SECONDS)
-        self._lab.cache.clear(memory_only=True)
+        before, after = self._lab.cache.clear(memory_only=True)
+        return before.objects, after.objects
 
     def ask(self, token_ids: Sequence[int], *, variant: str, cache_salt: str) -> Answer:
         """Generate a few tokens and read how much was loaded for them."""

@@ -64,8 +64,11 @@ class Surface(Protocol):
         """Store an artifact, under its variant if it has one; return the tokens stored."""
         ...
 
-    def settle(self) -> None:
-        """Return once what was stored is where the backend's asks must find it."""
+    def settle(self) -> tuple[int, int] | None:
+        """Return once what was stored is where the backend's asks must find it.
+
+        Where memory was emptied for that: how many objects it held before and after.
+        """
         ...
 
     def ask(self, token_ids: Sequence[int], *, variant: str, cache_salt: str) -> Answer:

@@ -236,6 +236,8 @@ def passing_events(spec: Spec) -> list[dict[str, Any]]:
             # One process knows no tenants, so its cells come one after the other.
             for batch in [[cell] for cell in cells] if backend == "process" else [cells]:
                 events += [event for cell in batch for event in cell.begin()]
+                if backend == "fs":
+                    events.append(new.emptied(backend="fs", objects_before=9, objects_after=0))
                 if after != "none":
                     events.append(new.restarted(backend=backend, what=after))
                 events += [event for cell in batch for event in cell.steps(early=False)]

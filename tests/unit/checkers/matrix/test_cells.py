@@ -403,6 +403,19 @@ RESTARTS: dict[str, tuple[str, Damage]] = {
 }
 
 
+@pytest.mark.parametrize("left", [None, 1])
+def test_a_hit_on_the_second_tier_needs_an_empty_memory_before_it(left: int | None) -> None:
+    chosen = spec(backends=("fs",))
+    events = passing(chosen)
+    if left is None:
+        without("emptied", backend="fs")(events)
+    else:
+        put("emptied", {}, objects_after=left)(events)
+    result = build.judged(chosen, events)
+    assert result["verdict"] == "INCONCLUSIVE"
+    assert "memory.not_emptied" in codes(result)
+
+
 @pytest.mark.parametrize("what", RESTARTS)
 def test_a_cell_after_a_restart_needs_that_restart(what: str) -> None:
     code, damage = RESTARTS[what]

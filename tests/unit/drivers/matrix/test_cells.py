@@ -24,7 +24,7 @@ from kvseal.drivers.matrix.in_process import payload_digest
 from kvseal.drivers.matrix.prompts import Prompts
 from kvseal.drivers.matrix.run import artifact_event
 from kvseal.drivers.matrix.surface import Answer, Stored
-from kvseal.errors import StoreError
+from kvseal.errors import KvsealError, StoreError
 from kvseal.identity import (
     Algorithm,
     Format,
@@ -81,13 +81,9 @@ def artifact(name: str, number: int) -> Made:
     kind = ARTIFACTS[name]
     positions = KEPT[:8] if name.endswith(("quarter", "chained-a")) else KEPT
     if name.endswith("query-b"):
-        positions = (1, *KEPT[1:])[:12]
-        positions = (0, 1, 2, 4, 6, 7, 8, 9, 12, 13, 18, 19)
+        positions = (*KEPT[:3], 4, *KEPT[4:])
     source = SOURCE
-    if name == "ordinary-a":
-        ids = SOURCE
-    else:
-        ids = tuple(SOURCE[place] for place in positions)
+    ids = SOURCE if name == "ordinary-a" else tuple(SOURCE[place] for place in positions)
     if name == "fixed-b":  # other tokens where nothing is kept
         source = tuple(
             token if place in KEPT else token + 500 for place, token in enumerate(SOURCE)
@@ -146,17 +142,19 @@ class ToyCache:
         self._entries[key] = made.name
         return len(made.token_ids)
 
-    def settle(self) -> None:
+    def settle(self) -> tuple[int, int] | None:
         """With a disk behind, what is request-local is gone with the memory."""
-        if self.backend == FS:
-            self._entries = {k: v for k, v in self._entries.items() if not k[1].startswith("r")}
+        if self.backend != FS:
+            return None
+        self._entries = {k: v for k, v in self._entries.items() if not k[1].startswith("r")}
+        return 1, 0
 
     def ask(self, token_ids: Sequence[int], *, variant: str, cache_salt: str) -> Answer:
         """The longest prefix of whole chunks decides."""
         if variant and self._leak != "texts":
             try:
                 parse_variant(variant)
-            except Exception as error:
+            except KvsealError as error:
                 return Answer(refusal=str(error))
             if variant[0] not in "rq":
                 return Answer(refusal="scope not taken")
