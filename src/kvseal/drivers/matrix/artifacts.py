@@ -9,7 +9,7 @@ Called once a run; the same artifacts then go into every cell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -176,27 +176,22 @@ class Workshop:
 
     def topics(
         self, prompt_of_other_query: Sequence[int], prompts: Sequence[Sequence[int]]
-    ) -> list[Topic]:
-        """Return the topics of the mixed traffic, one a prompt."""
+    ) -> Iterator[Topic]:
+        """Yield the topics of the mixed traffic, one a prompt, as they are asked for."""
         half = self._snapkv(self._matrix.drop_percent)
-        made = []
-        if prompts:
-            other = self.computed(prompt_of_other_query, "kvseal-other-query")
+        other = self.computed(prompt_of_other_query, "kvseal-other-query")
         for number, prompt in enumerate(prompts):
             name = f"mixed-{number}"
             source = self.computed(prompt, f"kvseal-{name}")
             own = self._made(name, half, source, source.queries)
             another = self._made(name, half, source, other.queries)
-            made.append(
-                Topic(
-                    source=source.token_ids,
-                    tail=tuple(prompt[len(source.token_ids) :]),
-                    made=own,
-                    artifact=own.sealed(),
-                    other_variant=another.sealed().variant,
-                )
+            yield Topic(
+                source=source.token_ids,
+                tail=tuple(prompt[len(source.token_ids) :]),
+                made=own,
+                artifact=own.sealed(),
+                other_variant=another.sealed().variant,
             )
-        return made
 
     def computed(self, token_ids: Sequence[int], salt: str) -> Prefilled:
         """Prefill token IDs under a salt and take KV and queries of the whole chunks out."""

@@ -21,11 +21,12 @@ from kvseal.drivers.matrix.mixed import PlainClient, SnapkvClient, requests, run
 from kvseal.drivers.matrix.prompts import Prompts
 from kvseal.drivers.matrix.served import ServedSurface
 from kvseal.drivers.matrix.surface import Surface
-from kvseal.drivers.matrix.truth import Truth, record_truth
+from kvseal.drivers.matrix.truth import Truth, record_truth, telling
 from kvseal.drivers.recording import Recording
 from kvseal.drivers.run import ModelTokenizer, load_witness
 from kvseal.drivers.serving import STORE_TIMEOUT_SECONDS, prefill
 from kvseal.engines.completions import CompletionClient
+from kvseal.errors import EvidenceError
 from kvseal.host.facts import HostFacts
 from kvseal.models.directory import ModelDirectory
 from kvseal.models.resolve import resolve_model
@@ -39,8 +40,8 @@ from kvseal.workload.matrix import ARTIFACTS
 from kvseal.workload.matrix.case import MP, NONE, PROCESS
 from kvseal.workload.registry import generate_prompts
 
-TOPICS = 6
-"""Source prompts of the mixed traffic."""
+TOPICS, CANDIDATES = 6, 18
+"""Source prompts of the mixed traffic, and how many to choose them from."""
 TASK = "needle"
 
 
@@ -56,7 +57,7 @@ def run_matrix(spec: MatrixSpec, recording: Recording, host: HostFacts) -> None:
         history.append(record_environment(spec, recording.folder, host, model))
         prompts = generate_prompts(
             (TASK,),
-            prompts=2 + (TOPICS if matrix.mixed_requests else 0),
+            prompts=2 + (CANDIDATES if matrix.mixed_requests else 0),
             tokens=matrix.prompt_tokens,
             seed=matrix.seed,
             tokenizer=ModelTokenizer(model.path),
@@ -75,13 +76,13 @@ def run_matrix(spec: MatrixSpec, recording: Recording, host: HostFacts) -> None:
             work = Workshop(matrix, model, lab.sdk, lab.rope, _prefilling(lab))
             with Progress("making artifacts"):
                 made = work.make(token_ids[0], token_ids[1])
-                topics = work.topics(token_ids[1], token_ids[2:])
             chunk = lab.sdk.chunk_size_tokens
             prompts_of = Prompts(made, token_ids[1][::-1], _tail(token_ids[0], chunk), chunk)
+            truth = Truth(control, witness, lab.rope, history, matrix.new_tokens)
+            record_truth(truth, prompts_of)
+            topics = _topics(work, truth, token_ids) if matrix.mixed_requests else []
             for one in [*made.values(), *(topic.made for topic in topics)]:
                 history.append(artifact_event(one, sealed=sealed))
-            truth = Truth(control, witness, lab.rope, history, matrix.new_tokens)
-            record_truth(truth, prompts_of, topics)
         lab.cache.clear()
         if topics:
             _mix(bench, lab, topics, history, sealed=sealed)
@@ -109,6 +110,18 @@ def _all_rounds(surface: Surface, restarts: Sequence[str], rounds: Rounds) -> No
 
 def _served(lab: Lab, model: ModelDirectory, matrix: Matrix) -> ServedSurface:
     return ServedSurface(lab, str(model.path), matrix.new_tokens)
+
+
+def _topics(work: Workshop, truth: Truth, token_ids: Sequence[Sequence[int]]) -> list[Topic]:
+    with Progress("choosing topics of the mixed traffic"):
+        topics = list(telling(truth, work.topics(token_ids[1], token_ids[2:]), TOPICS))
+    if not topics:
+        raise EvidenceError(
+            "no prompt is answered differently from transformed and from ordinary KV",
+            value=f"{len(token_ids) - 2} tried",
+            remedy="drop more, generate more tokens, or use another seed",
+        )
+    return topics
 
 
 def _mix(

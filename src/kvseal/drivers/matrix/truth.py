@@ -8,7 +8,7 @@ from an artifact's own tensors: what it answers is what a hit must answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,8 +33,8 @@ class Truth:
     history: HistoryWriter
     new_tokens: int
 
-    def of_prompt(self, prompt: Sequence[int]) -> None:
-        """Record what the control answers."""
+    def of_prompt(self, prompt: Sequence[int]) -> list[int]:
+        """Record and return what the control answers."""
         completion = self.control.complete(
             list(prompt), max_tokens=self.new_tokens, ignore_eos=True
         )
@@ -43,9 +43,10 @@ class Truth:
                 prompt=prompt, output_token_ids=completion.token_ids, text=completion.text
             )
         )
+        return completion.token_ids
 
-    def of_artifact(self, made: Made, rest: Sequence[int]) -> None:
-        """Record what the witness answers when `rest` follows the artifact."""
+    def of_artifact(self, made: Made, rest: Sequence[int]) -> list[int]:
+        """Record and return what the witness answers when `rest` follows the artifact."""
         decoded = decode_reference(
             self.witness,
             made.keys,
@@ -63,27 +64,37 @@ class Truth:
                 top2_margin=min(decoded.top2_margins),
             )
         )
+        return list(decoded.token_ids)
 
 
-def record_truth(truth: Truth, prompts: Prompts, topics: Sequence[Topic]) -> None:
-    """Ask both about every prompt of the table and of the mixed traffic, once each."""
+def record_truth(truth: Truth, prompts: Prompts) -> None:
+    """Ask both about every prompt of the table, once each."""
     asks = {
         (step.prompt, step.suffix_chunks): step
         for case in CASES
         for step in case.steps
         if isinstance(step, Ask)
     }
-    plain = [tuple(prompts.of(step)) for step in asks.values()]
-    for topic in topics:
-        plain += [(*topic.source, *topic.tail), tuple(topic.literal)]
     with Progress("asking without any cache") as progress:
-        for number, prompt in enumerate(dict.fromkeys(plain), start=1):
-            progress.update(f"prompt {number}")
+        for number, prompt in enumerate(dict.fromkeys(tuple(prompts.of(a)) for a in asks.values())):
+            progress.update(f"prompt {number + 1}")
             truth.of_prompt(prompt)
     with Progress("decoding in transformers"):
         for step in asks.values():
             made = prompts.made[step.prompt]
             if made.seal is not None:
                 truth.of_artifact(made, prompts.rest(step.suffix_chunks))
-        for topic in topics:
-            truth.of_artifact(topic.made, topic.tail)
+
+
+def telling(truth: Truth, topics: Iterable[Topic], wanted: int) -> Iterator[Topic]:
+    """Yield up to `wanted` topics whose two answers differ, and record the truth of these.
+
+    One whose transformed KV answers as ordinary KV does can't show whose was served.
+    """
+    for topic in topics:
+        if wanted == 0:
+            return
+        if truth.of_prompt(topic.literal) != truth.of_artifact(topic.made, topic.tail):
+            truth.of_prompt([*topic.source, *topic.tail])
+            wanted -= 1
+            yield topic
