@@ -129,8 +129,11 @@ class LMCacheHTTP:
                 )
             time.sleep(POLL_SECONDS)
 
-    def clear(self) -> tuple[CacheContents, CacheContents]:
+    def clear(self, *, memory_only: bool = False) -> tuple[CacheContents, CacheContents]:
         """Empty L1 and prove it.
+
+        Args:
+            memory_only: what lies in L2 storage is meant to survive.
 
         Returns:
             The contents before and after; `after.objects` is 0.
@@ -141,7 +144,7 @@ class LMCacheHTTP:
                 objects are left.
         """
         adapters = int(self.status()["storage_manager"].get("num_l2_adapters", 0))
-        if adapters:
+        if adapters and not memory_only:
             raise EngineError(
                 "clearing reaches LMCache's memory only, and this server has L2 storage",
                 option="--l2-adapter",
@@ -159,6 +162,26 @@ class LMCacheHTTP:
                 remedy="stop every engine and client that still writes to it",
             )
         return before, after
+
+    def list_objects(self, tier: str) -> list[dict[str, Any]]:
+        """List the objects of tier `l1` or `l2`, all pages of them.
+
+        Raises:
+            EngineError: the server has no such tier, or can't list it.
+        """
+        entries: list[dict[str, Any]] = []
+        token = ""
+        while True:
+            arguments = {"tier": tier, **({"page_token": token} if token else {})}
+            page = self._json("GET", "/cache/objects", params=arguments)
+            entries += page["entries"]
+            token = page.get("next_page_token") or ""
+            if not token:
+                return entries
+
+    def metrics_text(self) -> str:
+        """The page of counters as Prometheus reads it."""
+        return self._request("GET", "/metrics").text
 
     def delete(self, keys: Sequence[Mapping[str, Any]]) -> int:
         """Delete objects from L1, locked ones too.
@@ -200,7 +223,7 @@ class LMCacheHTTP:
         deadline = time.monotonic() + SETTLE_SECONDS
         previous: HitCounters | None = None
         while True:
-            samples = parse_samples(self._request("GET", "/metrics").text)
+            samples = parse_samples(self.metrics_text())
             current = hit_counters(
                 samples,
                 model_name=model_name,
