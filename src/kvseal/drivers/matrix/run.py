@@ -69,8 +69,13 @@ def run_matrix(spec: MatrixSpec, recording: Recording, host: HostFacts) -> None:
     disks = recording.folder / "store"
     with Lab(bench, MP, disks / MP) as lab:
         lab.start()
-        with lone_engine(bench, "control", None) as control:
+        alone = spec.device == "cuda"
+        if alone:
+            # vLLM counts what others take on its GPU while it starts as used by itself.
             lab.connect()
+        with lone_engine(bench, "control", None) as control:
+            if not alone:
+                lab.connect()
             history.append(_started(lab))
             history.append(_lone(MP, "control", control))
             work = Workshop(matrix, model, lab.sdk, lab.rope, _prefilling(lab))
