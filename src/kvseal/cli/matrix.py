@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ def run(args: argparse.Namespace) -> int:
     from kvseal.cli.execution import execute, prepare_process
 
     prepare_process()
+    # In one process LMCache warns at each store that it has no controller, as meant.
+    os.environ["LMCACHE_LOG_LEVEL"] = "ERROR"
     from kvseal.drivers.matrix.run import run_matrix
     from kvseal.records.matrix import DRIVER, TABLE
     from kvseal.report.matrix import console

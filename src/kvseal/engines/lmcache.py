@@ -56,8 +56,8 @@ class CacheServer:
 
     A port of 0 is replaced by a free one. `visible_devices` is CUDA's variable, None on
     a CPU; `queries` says whether query tensors are captured too. `l2_adapters` are
-    LMCache's own configurations of what lies behind its memory, `environment` variables
-    beyond the usual ones.
+    LMCache's own configurations of what lies behind its memory; `arguments` and
+    `environment` go to the server beyond the usual ones.
     """
 
     chunk_size_tokens: int
@@ -69,6 +69,7 @@ class CacheServer:
     start_timeout_seconds: float = 180
     timeout_option: str = "start_timeout_seconds"
     l2_adapters: tuple[Mapping[str, Any], ...] = ()
+    arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -108,6 +109,7 @@ def server_command(
     ]
     for adapter in server.l2_adapters:
         command += ["--l2-adapter", json.dumps(adapter, sort_keys=True)]
+    command += server.arguments
     return [*command, "--enable", "transfer_query"] if server.queries else command
 
 

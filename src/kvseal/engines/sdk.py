@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -222,6 +223,10 @@ class KVCacheSDK:
             wait_seconds=wait_seconds,
         )
         return self.query_layout.unpack(packed)
+
+    def lmcache_client(self) -> tuple[Any, Any]:
+        """Return LMCache's own client for KV, as it is registered here, and its transport."""
+        return self._channel("kv").client
 
     def close(self) -> None:
         """Unregister from the server and let the shared memory go."""

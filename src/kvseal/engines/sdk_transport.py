@@ -41,6 +41,11 @@ class SDKChannel:
         self._settings = server.config()["mp"]
         self._chunk = int(self._settings["chunk_size"])
 
+    @property
+    def client(self) -> tuple[Any, Any]:
+        """LMCache's context and transport."""
+        return self._context, self._transfer
+
     def retrieve(
         self, tokens: list[int], cache_salt: str, variant: str = ""
     ) -> torch.Tensor | None:

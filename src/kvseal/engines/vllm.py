@@ -90,13 +90,20 @@ def serve_command(
     return command
 
 
-def serve_environment(spec: CommonSpec) -> dict[str, str]:
-    """Return the variables that vLLM is started with, beyond the inherited ones."""
-    return engine_environment(
+def serve_environment(spec: CommonSpec, *, shared_cores: bool = False) -> dict[str, str]:
+    """Return the variables that vLLM is started with, beyond the inherited ones.
+
+    `shared_cores`: another engine computes on the same cores at the same time.
+    """
+    environment = engine_environment(
         spec.device,
         cpu_kv_gib=spec.vllm.cpu_kv_gib,
         visible_devices=spec.vllm.visible_devices,
     )
+    if shared_cores and spec.device == "cpu":
+        # A thread that waits for its team by spinning keeps the other engine off its core.
+        environment["OMP_WAIT_POLICY"] = "PASSIVE"
+    return environment
 
 
 def lmcache_connector(
@@ -136,10 +143,12 @@ def started_vllm(
     seed: int = 0,
     native_prefix_caching: bool = False,
     heartbeat_seconds: float | None = None,
+    shared_cores: bool = False,
 ) -> Iterator[StartedServer[VLLMEndpoint]]:
     """Start a vLLM server for the length of a `with` block.
 
-    `lmcache` None means no KV transfer at all; `heartbeat_seconds` as in `lmcache_connector`.
+    `lmcache` None means no KV transfer at all; `heartbeat_seconds` as in `lmcache_connector`,
+    `shared_cores` as in `serve_environment`.
 
     Raises:
         EngineError: when it can't be started.
@@ -157,9 +166,8 @@ def started_vllm(
         seed=seed,
         native_prefix_caching=native_prefix_caching,
     )
-    with EngineProcess(
-        "vLLM", command, env=serve_environment(spec), log=log, run_id=run_id
-    ) as process:
+    environment = serve_environment(spec, shared_cores=shared_cores)
+    with EngineProcess("vLLM", command, env=environment, log=log, run_id=run_id) as process:
         yield StartedServer(
             endpoint,
             process,

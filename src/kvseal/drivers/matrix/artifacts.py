@@ -21,7 +21,7 @@ from kvseal.compaction.snapkv import SnapKV
 from kvseal.compaction.snapkv_artifact import rope_part, snapkv_artifact
 from kvseal.engines.sdk import KVCacheSDK
 from kvseal.errors import EngineError
-from kvseal.identity import Format, KVArtifact, TensorParallel, seal_legacy
+from kvseal.identity import Format, KVArtifact, seal_legacy
 from kvseal.identity.scope import QUERY_SCOPED, REQUEST_LOCAL
 from kvseal.models.directory import ModelDirectory
 from kvseal.spec.sections import Matrix
@@ -131,7 +131,7 @@ class Workshop:
             kv_heads=kv.kv_heads,
             head_size=kv.head_size,
             layers=kv.layers,
-            tensor_parallel=TensorParallel(1, kv.kv_heads),
+            tensor_parallel=sdk.geometry.tensor_parallel,
         )
 
     def make(self, prompt_a: Sequence[int], prompt_b: Sequence[int]) -> dict[str, Made]:

@@ -46,7 +46,7 @@ class InProcessSurface:
             head_size=like.keys.shape[3],
             dtype=like.keys.dtype,
             chunk_tokens=spec.lmcache.chunk_size_tokens,
-            l1_gib=1,
+            l1_gib=0.1,
         )
 
     def __enter__(self) -> InProcessSurface:

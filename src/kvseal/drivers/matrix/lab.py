@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kvseal.compaction.rope_config import rope_from_config
+from kvseal.drivers.matrix.listener import Listener
 from kvseal.engines.completions import CompletionClient
 from kvseal.engines.geometry import ModelShape
 from kvseal.engines.lmcache import CacheServer, LMCacheEndpoint, started_lmcache
@@ -27,12 +28,18 @@ from kvseal.errors import EngineError
 from kvseal.models.directory import ModelDirectory
 from kvseal.process import free_port, segment_name
 from kvseal.spec.runspec import MatrixSpec
-from kvseal.workload.matrix.case import FS, NATIVE
+from kvseal.workload.matrix.case import FS, MP, NATIVE
 
-HEARTBEAT_SECONDS = 1.0
+HEARTBEAT_SECONDS = 5.0
+"""How often vLLM looks for its cache server, and how long it waits for the answer: on two busy
+cores a second was too short, and a load that fails in between ends vLLM (docs/upstream-notes.md)."""
 REGISTER_TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 0.1
 INDEX_VARIABLE = "LMCACHE_TRANSFORM_INDEX"
+
+
+class EngineGone(EngineError):
+    """An engine under test has ended: nothing can be said of what is asked after that."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,10 @@ class Lab:
         """`store` is a folder for what the server keeps on disk."""
         self._bench = bench
         self.backend = backend
-        self.disk = store / "kv"
+        self.disk, self.index, self.lookup_log = (
+            store / name for name in ("kv", "index", "lookups")
+        )
+        self._listener = Listener() if backend == MP else None
         self._starts = 0
         self._server_parts, self._engine_parts, self._client_parts = (ExitStack() for _ in "123")
         self._lmcache: StartedServer[LMCacheEndpoint] | None = None
@@ -64,16 +74,32 @@ class Lab:
             port=server.port or free_port(),
             http_port=server.http_port or free_port(),
             l2_adapters=behind,
-            environment={INDEX_VARIABLE: str(store / "index")} if behind else {},
+            arguments=self._watched(),
+            environment={INDEX_VARIABLE: str(self.index)} if behind else {},
         )
         if behind:
             self.disk.mkdir(parents=True)
 
+    def _watched(self) -> tuple[str, ...]:
+        """In one backend the server tells what it does: to a coordinator, and in a log."""
+        if self._listener is None:
+            return ()
+        self.lookup_log.mkdir(parents=True)
+        return (*self._listener.arguments, "--lookup-hash-log-dir", str(self.lookup_log))
+
+    def heard(self, cache_salt: str) -> list[dict[str, Any]]:
+        """Return the stored entries of one tenant that a coordinator was told of."""
+        return [] if self._listener is None else self._listener.entries(cache_salt)
+
     def __enter__(self) -> Lab:
+        if self._listener is not None:
+            self._listener.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         with ExitStack() as all_of_them:  # every one is closed, whichever fails
+            if self._listener is not None:
+                all_of_them.callback(self._listener.__exit__)
             for parts in (self._server_parts, self._engine_parts, self._client_parts):
                 all_of_them.callback(parts.close)
 
@@ -93,6 +119,9 @@ class Lab:
         if what != "server":
             self._start_engine()
         self.connect()
+        if what == "server":
+            # The scheduler's side of vLLM looks by itself whether the server is back.
+            time.sleep(2 * HEARTBEAT_SECONDS + 1)
 
     def describe(self) -> dict[str, dict[str, Any]]:
         """What each engine is and reported of itself, for the history."""
@@ -107,10 +136,22 @@ class Lab:
         return _running(self._lmcache).endpoint
 
     def watch(self) -> None:
-        """Raise EngineError when one of them is gone."""
+        """Raise EngineGone when one of them is gone."""
         for server in (self._lmcache, self._vllm):
             if server is not None:
-                server.process.check()
+                try:
+                    server.process.check()
+                except EngineError as error:
+                    raise EngineGone(error.message, remedy=error.remedy) from error
+
+    def require_ready(self) -> None:
+        """Raise EngineGone unless both answer: an error of theirs then was about one request."""
+        self.watch()
+        for server in (self._lmcache, self._vllm):
+            if server is not None and not server.endpoint.ready():
+                raise EngineGone(
+                    "an engine does not answer any more", remedy="read the logs of this run"
+                )
 
     def _start_server(self) -> None:
         bench = self._bench
@@ -138,6 +179,7 @@ class Lab:
                 run_id=bench.run_id,
                 native_prefix_caching=self.backend == NATIVE,
                 heartbeat_seconds=HEARTBEAT_SECONDS,
+                shared_cores=True,
             )
         )
 
@@ -163,8 +205,6 @@ class Lab:
                     remedy="read the logs of this run",
                 )
             time.sleep(POLL_SECONDS)
-        # The scheduler's side of vLLM looks by itself whether the server is back.
-        time.sleep(3 * HEARTBEAT_SECONDS)
         return KVCacheSDK(
             url=self.endpoint.url,
             http_url=self.endpoint.http_url,
@@ -199,6 +239,7 @@ def lone_engine(
         lmcache=lmcache,
         run_id=bench.run_id,
         heartbeat_seconds=HEARTBEAT_SECONDS,
+        shared_cores=True,
     ) as started:
         started.wait_ready()
         yield started.endpoint.client(started.process.check)

@@ -8,8 +8,9 @@ through vLLM's HTTP interface; counts are the two servers' own.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from kvseal.drivers.matrix.acts import Acts
 from kvseal.drivers.matrix.artifacts import Made
 from kvseal.drivers.matrix.lab import Lab
 from kvseal.drivers.matrix.surface import Answer, Stored
@@ -22,7 +23,6 @@ from kvseal.workload.matrix.case import FS
 
 DISK_TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 0.05
-FORGED = b'{"schema":"forged"}'
 
 
 class ServedSurface:
@@ -36,6 +36,7 @@ class ServedSurface:
         self._lab = lab
         self._model_name = model_name
         self._new_tokens = new_tokens
+        self._acts = Acts(lab, model_name)
         self._on_disk: list[tuple[str, str, int]] = []
 
     def store(self, made: Made, artifact: KVArtifact | None, cache_salt: str) -> int:
@@ -55,13 +56,8 @@ class ServedSurface:
             return None
         deadline = time.monotonic() + DISK_TIMEOUT_SECONDS
         for salt, variant, chunks in self._on_disk:
-            while len(self._files(salt, variant)) < chunks:
-                if time.monotonic() > deadline:
-                    raise EngineError(
-                        "LMCache did not write stored chunks to its second tier",
-                        value=f"{len(self._files(salt, variant))} of {chunks} files, salt {salt}",
-                        remedy="read the LMCache log of this run",
-                    )
+            # What never arrives is for the asks to show.
+            while len(self._files(salt, variant)) < chunks and time.monotonic() < deadline:
                 time.sleep(POLL_SECONDS)
         self._on_disk.clear()
         self._lab.cache.wait_unlocked(timeout_seconds=DISK_TIMEOUT_SECONDS)
@@ -80,7 +76,7 @@ class ServedSurface:
                 variant=variant,
             )
         except EngineError as error:
-            self._lab.watch()  # a dead engine refuses everything
+            self._lab.require_ready()  # a dead engine refuses everything
             return Answer(refusal=error.message)
         self._lab.cache.wait_unlocked(timeout_seconds=DISK_TIMEOUT_SECONDS)
         after = self._lab.cache.hit_counters(self._model_name, cache_salt)
@@ -92,22 +88,12 @@ class ServedSurface:
 
     def act(self, step: Act, stored: Stored, cache_salt: str) -> str:
         """Do one of the steps that are no requests."""
-        doing: dict[str, Callable[[Stored, str], str]] = {
-            "end-lease": self._end_lease,
-            "publish": self._publish,
-            "look-up": self._look_up,
-            "look-up-other-tenant": self._look_up_other_tenant,
-            "forge": self._forge,
-            "capability": self._capability,
-            "listing": self._listing,
-            "metrics": self._metrics,
-            "files": self._on_disk_files,
-        }
-        return doing[step.kind](stored, cache_salt)
+        return self._acts.do(step, stored, cache_salt)
 
     def found_in_index(self, stored: Stored, cache_salt: str) -> str:
         """Ask the server's variant index for the recipe."""
-        found = self._index.find(self._recipe(stored), cache_salt)
+        recipe = stored.identity.manifest.recipe_digest
+        found = VariantIndex(self._lab.cache).find(recipe, cache_salt)
         return variant_of(found[0]) if len(found) == 1 else ""
 
     def restart(self, what: str) -> None:
@@ -122,13 +108,6 @@ class ServedSurface:
             if file.is_file():
                 file.unlink(missing_ok=True)
 
-    @property
-    def _index(self) -> VariantIndex:
-        return VariantIndex(self._lab.cache)
-
-    def _recipe(self, stored: Stored) -> str:
-        return stored.identity.manifest.recipe_digest
-
     def _files(self, salt: str, variant: str) -> list[str]:
         mark = f"{MARK}{variant}@"
         return [
@@ -137,41 +116,3 @@ class ServedSurface:
             if (mark in file.name if variant else RESERVED not in file.name)
             and "##query" not in file.name
         ]
-
-    def _end_lease(self, stored: Stored, _: str) -> str:
-        return "deleted" if self._lab.cache.end_lease(stored.variant) else "nothing deleted"
-
-    def _publish(self, stored: Stored, cache_salt: str) -> str:
-        self._index.publish(stored.identity.manifest, cache_salt)
-        return self._look_up(stored, cache_salt)
-
-    def _look_up(self, stored: Stored, cache_salt: str) -> str:
-        found = len(self._index.find(self._recipe(stored), cache_salt))
-        return f"{found} variant{'' if found == 1 else 's'}"
-
-    def _look_up_other_tenant(self, stored: Stored, cache_salt: str) -> str:
-        return self._look_up(stored, f"{cache_salt}-other")
-
-    def _forge(self, stored: Stored, _: str) -> str:
-        """Write something else over every manifest in the index's folder."""
-        files = [file for file in (self._lab.disk.parent / "index").glob("**/*") if file.is_file()]
-        for file in files:
-            file.write_bytes(FORGED)
-        return "forged" if files else "no file to forge"
-
-    def _capability(self, *_: object) -> str:
-        known = self._lab.cache.capabilities()
-        return next((name for name in known if name == "transform_identity_v1"), f"{known}")
-
-    def _listing(self, stored: Stored, _: str) -> str:
-        entries = self._lab.cache.list_objects("l2")
-        mine = [entry for entry in entries if entry.get("variant") == stored.variant]
-        apart = mine and all(RESERVED not in str(entry.get("model_name")) for entry in mine)
-        return "model and variant apart" if apart else f"{len(mine)} of {len(entries)} entries"
-
-    def _metrics(self, *_: object) -> str:
-        return "a mark" if RESERVED in self._lab.cache.metrics_text() else "no mark"
-
-    def _on_disk_files(self, stored: Stored, _: str) -> str:
-        mark = f"{MARK}{stored.variant}@"
-        return "present" if any(mark in f.name for f in self._lab.disk.glob("**/*")) else "absent"

@@ -75,8 +75,7 @@ class Ask:
 class Act:
     """Something else than a request: done to `artifact`, seen as `expected`.
 
-    kind: `end-lease`, `publish`, `forge`, `look-up`, `look-up-other-tenant`, `capability`,
-        `listing`, `metrics`, `files`.
+    kind: one of those of kvseal.drivers.matrix.acts.
     required: SEEN, with what must be seen in `expected`; or REFUSED.
     before_restart: as in Ask.
     """

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from kvseal.workload.matrix.case import EXACT, FS, MP, NONE, SERVED, Act, Ask, Case
-from kvseal.workload.matrix.rows.words import HIT, PLACE, SEEN
+from kvseal.workload.matrix.case import EXACT, FS, MP, NONE, ORDINARY, SERVED, Act, Ask, Case
+from kvseal.workload.matrix.rows.words import HIT, MISS, PLACE, REFUSED, SEEN
 
 ROWS: tuple[Case, ...] = (
     Case(
@@ -19,12 +19,56 @@ ROWS: tuple[Case, ...] = (
         elsewhere=PLACE,
     ),
     Case(
-        "listing",
+        "lookup-log",
         "server",
         "SnapKV",
-        "whoever lists the cache over HTTP",
+        "whoever reads the log of lookups",
         ("snapkv-a",),
-        (Act("listing", "snapkv-a", SEEN, "model and variant apart"),),
+        (
+            Ask("snapkv-a", EXACT, HIT),
+            Act("lookup-log", "snapkv-a", SEEN, "model and variant apart"),
+        ),
+        backends=(MP,),
+        afters=(NONE,),
+        elsewhere=PLACE,
+    ),
+    Case(
+        "events",
+        "server",
+        "SnapKV, and chunks computed on it",
+        "whoever reads what a coordinator is told",
+        ("snapkv-a", "local-a"),
+        (
+            Ask("snapkv-a", ORDINARY, MISS),
+            Ask("snapkv-a", EXACT, HIT, suffix_chunks=2),
+            Act("events", "snapkv-a", SEEN, "tokens of ordinary KV alone"),
+        ),
+        backends=(MP,),
+        afters=(NONE,),
+        elsewhere=PLACE,
+    ),
+    Case(
+        "forged-key",
+        "server",
+        "SnapKV",
+        "whoever sends keys with a malformed mark, or a salt that holds one",
+        ("snapkv-a",),
+        (
+            Act("forged-name", "snapkv-a", REFUSED),
+            Act("forged-salt", "snapkv-a", REFUSED),
+            Act("foreign-name", "snapkv-a", SEEN, "0 deleted"),
+        ),
+        backends=(MP,),
+        afters=(NONE,),
+        elsewhere=PLACE,
+    ),
+    Case(
+        "forbidden-scope",
+        "server",
+        "SnapKV",
+        "whoever asks the server itself for a scope that it does not take",
+        ("snapkv-a",),
+        (Act("forbidden-scope", "snapkv-a", REFUSED),),
         backends=(FS,),
         afters=(NONE,),
         elsewhere=PLACE,

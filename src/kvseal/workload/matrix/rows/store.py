@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from kvseal.workload.matrix.case import EXACT, FS, MP, NONE, PROCESS, Ask, Case
-from kvseal.workload.matrix.rows.words import HIT, MISS, ONLY_TEXT, PLACE
+from kvseal.workload.matrix.case import EXACT, FS, MP, NONE, ORDINARY, PROCESS, Act, Ask, Case
+from kvseal.workload.matrix.rows.words import HIT, MISS, ONLY_TEXT, PLACE, REFUSED, SEEN
 
 ROWS: tuple[Case, ...] = (
     *(
@@ -50,6 +50,23 @@ ROWS: tuple[Case, ...] = (
         refused_stores=(0,),
         lie="long-salt",
         backends=(FS,),
+        afters=(NONE,),
+        elsewhere=PLACE,
+    ),
+    Case(
+        "sdk-stream",
+        "store",
+        "LMCache's own SDK, with a modifier that returns a tuple",
+        "its own stream; an ordinary request; the same variant once more",
+        (),
+        (
+            Act("sdk-update", "legacy-a", SEEN, "request-local"),
+            Act("sdk-generate", "legacy-a", SEEN, "its own variant, all of it loaded"),
+            Ask("legacy-a", ORDINARY, MISS),
+            Act("sdk-update-again", "legacy-a", REFUSED),
+            Act("sdk-close", "legacy-a", SEEN, "closed"),
+        ),
+        backends=(MP,),
         afters=(NONE,),
         elsewhere=PLACE,
     ),
