@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from kvseal.compaction.artifact_checks import check_before_store
 from kvseal.drivers.matrix.artifacts import Made
-from kvseal.drivers.matrix.lab import EngineGone
+from kvseal.drivers.matrix.lab import EngineGoneError
 from kvseal.drivers.matrix.lies import LONG_SALT, falsified
 from kvseal.drivers.matrix.prompts import Prompts
 from kvseal.drivers.matrix.surface import Answer, Stored, Surface
@@ -178,7 +178,7 @@ def _act(surface: Surface, cell: Cell, rounds: Rounds, number: int, step: Act) -
     stored = _sealed(cell, step.artifact, rounds)
     try:
         value = surface.act(step, stored, cell.salt)
-    except EngineGone:
+    except EngineGoneError:
         raise
     except KvsealError as error:
         value = f"refused: {error.message}"
@@ -201,7 +201,7 @@ def _ask(surface: Surface, cell: Cell, rounds: Rounds, number: int, step: Ask) -
     try:
         variant = _variant(surface, cell, rounds, step, stored)
         answer = surface.ask(prompt, variant=variant, cache_salt=salt)
-    except EngineGone:
+    except EngineGoneError:
         raise
     except KvsealError as error:
         answer = Answer(refusal=error.message)

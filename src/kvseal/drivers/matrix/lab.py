@@ -31,14 +31,14 @@ from kvseal.spec.runspec import MatrixSpec
 from kvseal.workload.matrix.case import FS, MP, NATIVE
 
 HEARTBEAT_SECONDS = 5.0
-"""How often vLLM looks for its cache server, and how long it waits for the answer: on two busy
-cores a second was too short, and a load that fails in between ends vLLM (docs/upstream-notes.md)."""
+"""How often vLLM looks for its cache server, and how long it waits for the answer. A second was
+too short on busy cores, and a load that fails because of it ends vLLM (docs/upstream-notes.md)."""
 REGISTER_TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 0.1
 INDEX_VARIABLE = "LMCACHE_TRANSFORM_INDEX"
 
 
-class EngineGone(EngineError):
+class EngineGoneError(EngineError):
     """An engine under test has ended: nothing can be said of what is asked after that."""
 
 
@@ -136,20 +136,20 @@ class Lab:
         return _running(self._lmcache).endpoint
 
     def watch(self) -> None:
-        """Raise EngineGone when one of them is gone."""
+        """Raise EngineGoneError when one of them is gone."""
         for server in (self._lmcache, self._vllm):
             if server is not None:
                 try:
                     server.process.check()
                 except EngineError as error:
-                    raise EngineGone(error.message, remedy=error.remedy) from error
+                    raise EngineGoneError(error.message, remedy=error.remedy) from error
 
     def require_ready(self) -> None:
-        """Raise EngineGone unless both answer: an error of theirs then was about one request."""
+        """Raise EngineGoneError unless both answer: then an error was about one request."""
         self.watch()
         for server in (self._lmcache, self._vllm):
             if server is not None and not server.endpoint.ready():
-                raise EngineGone(
+                raise EngineGoneError(
                     "an engine does not answer any more", remedy="read the logs of this run"
                 )
 
