@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kvseal.canonical import sha256_hex
 from kvseal.drivers.matrix.lab import Lab
 from kvseal.drivers.matrix.surface import Stored
 from kvseal.engines.sdk_stream import lmcache_stream
@@ -81,9 +82,9 @@ class Acts:
     def _look_up_other_tenant(self, stored: Stored, cache_salt: str) -> str:
         return self._look_up(stored, f"{cache_salt}-other")
 
-    def _forge(self, *_: object) -> str:
-        """Write something else over every manifest in the index's folder."""
-        files = list(self._lab.index.glob("**/*.json"))
+    def _forge(self, _: Stored, cache_salt: str) -> str:
+        """Write something else over every manifest that the index has of this tenant."""
+        files = list((self._lab.index / sha256_hex(cache_salt.encode())).glob("**/*.json"))
         for file in files:
             file.write_bytes(FORGED)
         return "forged" if files else "no file to forge"
