@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kvseal import store
 from kvseal.errors import PrerequisiteError
 from kvseal.records import builders
 from kvseal.report.html import html
@@ -111,3 +112,11 @@ def test_without_jinja2_the_remedy_is_named(page, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(PrerequisiteError, match="jinja2"):
         page()
+
+
+def test_a_run_that_ended_before_its_patches_were_recorded_has_a_page(tmp_path):
+    folder = build.run_folder(tmp_path / "run", None)
+    for name in ("patches.json", "patches.diff"):
+        (folder / name).unlink(missing_ok=True)
+    store.write_manifest(folder)
+    assert "Patches:" not in html([read_run(folder)])
