@@ -413,10 +413,11 @@ def test_a_payload_that_two_stored_artifacts_share_is_no_evidence() -> None:
 def test_an_answer_that_a_recomputation_shares_is_noted_where_counts_decide() -> None:
     events = passing()
     prompt = build.prompt_of("snapkv-a-quarter")
-    weak = build.control_tokens(prompt)
-    build.find(events, "witness", artifact="snapkv-a-quarter")["output_token_ids"] = weak
+    weak, about = build.control_tokens(prompt), digest(prompt)
+    witness = build.find(events, "witness", artifact="snapkv-a-quarter", prompt_sha256=about)
+    witness["output_token_ids"] = weak
     for event in events:
-        if event["event"] == "asked" and event["artifact"] == "snapkv-a-quarter":
+        if event["event"] == "asked" and event["prompt_sha256"] == about:
             event["output_token_ids"] = weak
     result = build.judged(SMALL, events)
     assert result["verdict"] == "PASS"

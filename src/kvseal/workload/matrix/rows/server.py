@@ -37,11 +37,12 @@ ROWS: tuple[Case, ...] = (
         "server",
         "SnapKV, and chunks computed on it",
         "whoever reads what a coordinator is told",
-        ("snapkv-a", "local-a"),
+        # Not one that keeps the tokens of local-a: who was served could not be told then.
+        ("snapkv-a-quarter", "local-a"),
         (
             Ask("snapkv-a", ORDINARY, MISS),
-            Ask("snapkv-a", EXACT, HIT, suffix_chunks=2),
-            Act("events", "snapkv-a", SEEN, "tokens of ordinary KV alone"),
+            Ask("snapkv-a-quarter", EXACT, HIT, suffix_chunks=2),
+            Act("events", "snapkv-a-quarter", SEEN, "tokens of ordinary KV alone"),
         ),
         backends=(MP,),
         afters=(NONE,),
