@@ -60,8 +60,8 @@ VERIFY = {
 
 MATRIX = {
     "backends": ["process", "mp", "native", "fs"], "restarts": ["engine", "server", "both"],
-    "identity": "variant", "mixed_requests": 300, "prompt_tokens": 321, "new_tokens": 8, "seed": 0,
-    "drop_percent": 50, "window_tokens": 32, "kernel_tokens": 5,
+    "cases": [], "identity": "variant", "mixed_requests": 300, "prompt_tokens": 321,
+    "new_tokens": 8, "seed": 0, "drop_percent": 50, "window_tokens": 32, "kernel_tokens": 5,
 }  # fmt: skip
 
 

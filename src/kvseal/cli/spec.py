@@ -17,6 +17,7 @@ from kvseal.errors import OptionError, PrerequisiteError
 from kvseal.spec import archive, freshness, installer
 from kvseal.spec.runspec import load_spec
 from kvseal.spec.translate import Surroundings, translate
+from kvseal.workload.matrix import CASES
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +69,7 @@ def _write(args: argparse.Namespace) -> int:
         cache=installer.cache_folder(os.environ),
         archive=path,
         archive_sha256=sha256,
+        cases=tuple(case.name for case in CASES),
     )
     spec = translate(_variables(args.vars), around)
     unfinished = args.out.with_name(f".{args.out.name}.{os.getpid()}")

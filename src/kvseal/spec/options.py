@@ -151,6 +151,7 @@ _LMCACHE_SNAPKV_MATRIX: _Rows = (
     ("RESTART_ENGINE", bool, "matrix.restarts"),
     ("RESTART_SERVER", bool, "matrix.restarts"),
     ("RESTART_BOTH", bool, "matrix.restarts"),
+    ("CASES", str, "matrix.cases"),
     ("STOCK", bool, "matrix.identity"),
     ("MIXED_REQUESTS", int, "matrix.mixed_requests"),
     ("PROMPT_TOKENS", int, "matrix.prompt_tokens"),

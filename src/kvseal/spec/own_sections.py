@@ -8,13 +8,22 @@ kvseal.spec.translate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kvseal.errors import OptionError
 from kvseal.spec import sections
-from kvseal.spec.options import BACKENDS, KV_REUSE, NO_IDENTITY, RESTARTS, TASKS, VARIANT
+from kvseal.spec.options import (
+    BACKENDS,
+    KV_REUSE,
+    LMCACHE_SNAPKV_MATRIX,
+    NO_IDENTITY,
+    RESTARTS,
+    TASKS,
+    VARIANT,
+)
 from kvseal.spec.verify_request import DEFAULT_REUSE_COUNTS, parse_reuse_counts
 
 
@@ -73,11 +82,19 @@ def verify(value: Mapping[str, Any], checkout: Path, found: list[OptionError]) -
     )
 
 
-def matrix(value: Mapping[str, Any]) -> sections.Matrix:
-    """Return where the cases of the matrix are run, and how much KV they are about."""
+def matrix(
+    value: Mapping[str, Any], known: Sequence[str], found: list[OptionError]
+) -> sections.Matrix:
+    """Return which cases of the matrix are run, where, and how much KV they are about.
+
+    known: the names of all cases; others, and what is named twice, go into `found`.
+    """
+    cases = _names(value["CASES"])
+    found += _wrong_cases(cases, known)
     return sections.Matrix(
         backends=tuple(name for name in BACKENDS if value[f"BACKEND_{name.upper()}"]),
         restarts=tuple(name for name in RESTARTS if value[f"RESTART_{name.upper()}"]),
+        cases=cases,
         identity=NO_IDENTITY if value["STOCK"] else VARIANT,
         mixed_requests=value["MIXED_REQUESTS"],
         prompt_tokens=value["PROMPT_TOKENS"],
@@ -87,6 +104,23 @@ def matrix(value: Mapping[str, Any]) -> sections.Matrix:
         window_tokens=value["WINDOW_SIZE"],
         kernel_tokens=value["KERNEL_SIZE"],
     )
+
+
+def _wrong_cases(cases: Sequence[str], known: Sequence[str]) -> Iterator[OptionError]:
+    for name in dict.fromkeys(cases):
+        near = difflib.get_close_matches(name, known, n=1)
+        if name not in known:
+            yield LMCACHE_SNAPKV_MATRIX.wrong(
+                "CASES",
+                "no such case of the matrix",
+                name,
+                f"perhaps {near[0]}" if near else "names of cases with commas between, or nothing",
+                "`kvseal matrix --list` prints the names of all cases",
+            )
+        elif cases.count(name) > 1:
+            yield LMCACHE_SNAPKV_MATRIX.wrong(
+                "CASES", "a case is named twice", name, "each name once", "take one of them out"
+            )
 
 
 def _fixture(text: str, checkout: Path) -> str:

@@ -117,12 +117,14 @@ class Snapkv:
 class Matrix:
     """The negative matrix: where its cases are run, and how much KV they are about.
 
-    `backends` and `restarts` are some of kvseal.spec.options' BACKENDS and RESTARTS.
+    `backends` and `restarts` are some of kvseal.spec.options' BACKENDS and RESTARTS,
+    `cases` names of cases, none for every case there is.
     `identity` is "variant" or "none". `mixed_requests` is 0 for no mixed mode.
     """
 
     backends: tuple[str, ...]
     restarts: tuple[str, ...]
+    cases: tuple[str, ...]
     identity: str
     mixed_requests: int
     prompt_tokens: int

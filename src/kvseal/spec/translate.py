@@ -35,7 +35,8 @@ class Surroundings:
 
     `checkout` is the folder relative paths start from, `python` the Python
     that asks, as major.minor, `cache` the cache folder when none is
-    configured; `archive` and `archive_sha256` the zip application.
+    configured; `archive` and `archive_sha256` the zip application; `cases` the
+    names in the matrix's table, which stands in a layer above this one.
     """
 
     checkout: Path
@@ -43,6 +44,7 @@ class Surroundings:
     cache: Path
     archive: Path
     archive_sha256: str
+    cases: tuple[str, ...]
 
 
 def translate(variables: Mapping[str, Any], around: Surroundings) -> runspec.AnySpec:
@@ -68,7 +70,7 @@ def translate(variables: Mapping[str, Any], around: Surroundings) -> runspec.Any
             **common, verify=own_sections.verify(value, around.checkout, found)
         )
     else:
-        spec = runspec.MatrixSpec(**common, matrix=own_sections.matrix(value))
+        spec = runspec.MatrixSpec(**common, matrix=own_sections.matrix(value, around.cases, found))
     rules.refuse(found + rules.problems(spec))
     return spec
 

@@ -97,7 +97,7 @@ def test_a_verifier_s_environment_gets_a_name_and_no_edit(
 
 
 MATRIX = {
-    "backends": ["mp"], "restarts": [], "identity": "none", "mixed_requests": 0,
+    "backends": ["mp"], "restarts": [], "cases": [], "identity": "none", "mixed_requests": 0,
     "prompt_tokens": 321, "new_tokens": 8, "seed": 0, "drop_percent": 50, "window_tokens": 32,
     "kernel_tokens": 5,
 }  # fmt: skip

@@ -176,6 +176,7 @@ def make_verify_spec(make_spec: Callable[..., RunSpec]) -> Callable[..., VerifyS
 MATRIX: dict[str, Any] = {
     "backends": ["mp"],
     "restarts": [],
+    "cases": [],
     "identity": "variant",
     "mixed_requests": 0,
     "prompt_tokens": 321,

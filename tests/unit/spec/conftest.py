@@ -17,6 +17,7 @@ import yaml
 from kvseal.spec.options import KV_REUSE, LMCACHE_SNAPKV, LMCACHE_SNAPKV_MATRIX, WORKFLOWS, Workflow
 from kvseal.spec.runspec import AnySpec, MatrixSpec, RunSpec, VerifySpec
 from kvseal.spec.translate import Surroundings, translate
+from kvseal.workload.matrix import CASES
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -53,6 +54,7 @@ def around() -> Surroundings:
         cache=Path("/cache"),
         archive=Path("/checkout/build/kvseal.pyz"),
         archive_sha256="a" * 64,
+        cases=tuple(case.name for case in CASES),
     )
 
 

@@ -13,6 +13,7 @@ from kvseal.errors import OptionError
 from kvseal.spec import bounds
 from kvseal.spec.options import WORKFLOWS
 from kvseal.spec.runspec import KINDS, CommonSpec, RunSpec, load_spec
+from kvseal.workload.matrix import CASES
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -181,6 +182,7 @@ def test_schema_knows_what_reuse_counts_are(verify_with, counts):
         ("backends", "mp"),
         ("backends", ["mp", 1]),
         ("restarts", "both"),
+        ("cases", "same-transform"),
         ("identity", True),
         ("mixed_requests", True),
         ("prompt_tokens", "321"),
@@ -200,10 +202,13 @@ def test_wrong_type_in_a_matrix_is_refused(matrix_with, name, value):
         ("backends", ["mp", "mp"]),
         ("backends", ["redis"]),
         ("restarts", ["none"]),
+        ("cases", ["same-transform", "same-transform"]),
+        ("cases", [""]),
+        ("cases", ["no case"]),
     ],
 )
-def test_schema_knows_what_backends_and_restarts_are(matrix_with, name, value):
-    plain = matrix_with().to_json()
+def test_schema_knows_what_backends_restarts_and_cases_are(matrix_with, name, value):
+    plain = matrix_with(CASES=",".join(case.name for case in CASES)).to_json()
     assert valid(plain) and valid(changed(plain, ("matrix", "restarts"), []))
     assert not valid(changed(plain, ("matrix", name), value))
 

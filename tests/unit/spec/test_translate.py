@@ -74,6 +74,7 @@ def test_cpu_profile_of_the_matrix(matrix_with):
     assert spec.to_json()["matrix"] == {
         "backends": ["process", "mp", "native", "fs"],
         "restarts": ["engine", "server", "both"],
+        "cases": [],
         "identity": "variant",
         "mixed_requests": 300,
         "prompt_tokens": 321,
@@ -98,6 +99,28 @@ def test_backends_and_restarts_keep_their_order(matrix_with):
     every = ("ENGINE", "SERVER", "BOTH")
     assert matrix_with(**{f"RESTART_{name}": False for name in every}).matrix.restarts == ()
     assert matrix_with(MIXED_REQUESTS=0).matrix.mixed_requests == 0
+
+
+def test_chosen_cases_are_read_from_text(matrix_with):
+    chosen = matrix_with(CASES=" same-transform,field-query.digest ").matrix
+    assert chosen.cases == ("same-transform", "field-query.digest")
+    assert matrix_with(CASES="").matrix.cases == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "expected"),
+    [
+        ("same-transfrom", "same-transfrom", "perhaps same-transform"),
+        ("same-transform,", "", "names of cases with commas between, or nothing"),
+        ("other-query,same-transform,other-query", "other-query", "each name once"),
+    ],
+)
+def test_a_case_that_is_none_is_named(matrix_with, text, value, expected):
+    with pytest.raises(OptionError) as caught:
+        matrix_with(CASES=text)
+    assert caught.value.option == f"CONFIG_{MATRIX}_CASES"
+    assert (caught.value.value, caught.value.expected) == (value, expected)
+    assert caught.value.remedy
 
 
 def test_stock_mode_shares_the_comparison_s_environment(spec_with, matrix_with):

@@ -21,8 +21,7 @@ from kvseal.errors import KvsealError
 from kvseal.identity.scope import REQUEST_LOCAL
 from kvseal.identity.variant import parse_variant, variant_text
 from kvseal.records.history import Event
-from kvseal.workload.matrix import ARTIFACTS, Act, ArtifactKind
-from kvseal.workload.matrix.case import ARTIFACT
+from kvseal.workload.matrix import ARTIFACTS, ArtifactKind
 
 SAME_TOKENS = (("snapkv-a", "literal-a"), ("fixed-a", "fixed-b"))
 """Artifacts of the table that must stand under the same token IDs, by their titles there."""
@@ -54,14 +53,7 @@ def check_artifacts(evidence: Evidence) -> Iterator[Reason]:
 
 def _needed(evidence: Evidence) -> list[str]:
     """Return the artifacts that the cells to judge are about, in the table's order."""
-    names: set[str] = set()
-    for case in {place.case for place in evidence.places}:
-        row = evidence.cases[case]
-        names |= set(row.store)
-        for step in row.steps:
-            names.add(step.artifact if isinstance(step, Act) else step.prompt)
-            if not isinstance(step, Act) and step.identity.startswith(ARTIFACT):
-                names.add(step.identity.partition(":")[2])
+    names = {name for place in evidence.places for name in evidence.cases[place.case].artifacts}
     return [name for name in ARTIFACTS if name in names]
 
 

@@ -3,8 +3,8 @@
 
 The whole matrix is every case of the table in every backend after every
 restart. What is not run is never passed over: the table says that a case does
-not exist somewhere, the run spec leaves a backend or a restart out, or the
-driver says that a cell does not apply. The last counts only where the rule
+not exist somewhere, the run spec leaves a case, a backend or a restart out, or
+the driver says that a cell does not apply. The last counts only where the rule
 here allows it, or a driver could make any run green by leaving cells out.
 """
 
@@ -30,6 +30,8 @@ class Chosen(Protocol):
     def backends(self) -> tuple[str, ...]: ...
     @property
     def restarts(self) -> tuple[str, ...]: ...
+    @property
+    def cases(self) -> tuple[str, ...]: ...
     @property
     def identity(self) -> str: ...
     @property
@@ -93,15 +95,20 @@ def afters_of(spec: Spec) -> tuple[str, ...]:
     return tuple(name for name in AFTERS if name == NONE or name in spec.matrix.restarts)
 
 
+def is_chosen(spec: Spec, case: Case) -> bool:
+    """True where the run spec asks for the case: by its name, or by naming none."""
+    return not spec.matrix.cases or case.name in spec.matrix.cases
+
+
 def planned(spec: Spec) -> tuple[Place, ...]:
     """Return every cell that the run spec and the table ask for together."""
     return tuple(
         Place(case.name, backend, after)
         for case in CASES
+        if is_chosen(spec, case)
         for backend in backends_of(spec)
-        if backend in case.backends
         for after in afters_of(spec)
-        if after in case.afters
+        if case.runs_in(backend, after)
     )
 
 
@@ -112,6 +119,10 @@ def not_planned(spec: Spec) -> Iterator[NotRun]:
         yield from _block(case, other, AFTERS, "table", case.elsewhere)
         other = _without(AFTERS, case.afters)
         yield from _block(case, case.backends, other, "table", case.elsewhere)
+        if not is_chosen(spec, case):
+            why = "the run spec leaves this case out"
+            yield from _block(case, case.backends, case.afters, "spec", why)
+            continue
         chosen = backends_of(spec)
         left = _without(case.backends, chosen)
         yield from _block(case, left, case.afters, "spec", "the run spec leaves this backend out")

@@ -65,6 +65,8 @@ REASONS: dict[str, tuple[Outcome, str]] = {
     ),
     "control.drifts": (_OPEN, "the control answered one prompt of {tokens} tokens in two ways"),
     "witness.drifts": (_OPEN, "the witness answered one prompt from {artifact} in two ways"),
+    "case.none": (_OPEN, "no cell had to be run, so the run shows nothing"),
+    "case.unknown": (_OPEN, "the run spec asks for a case {name!r}, which the table does not have"),
     "cell.missing": (_OPEN, "the cell was not run"),
     "cell.repeated": (_OPEN, "the cell is recorded {count} times"),
     "cell.both": (_OPEN, "the cell is recorded both as run and as not run"),

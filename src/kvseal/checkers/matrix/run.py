@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvseal.checkers.matrix.evidence import Evidence, single
-from kvseal.checkers.matrix.plan import backends_of
 from kvseal.checkers.matrix.reasons import Reason, reason
 from kvseal.workload.matrix.case import SERVED
 
@@ -18,6 +17,11 @@ def check_run(evidence: Evidence) -> Iterator[Reason]:
     yield from evidence.reasons
     yield from _ends(evidence)
     yield from _engines(evidence)
+    for name in evidence.spec.matrix.cases:
+        if name not in evidence.cases:
+            yield reason("case.unknown", name=name)
+    if not evidence.places:
+        yield reason("case.none")
 
 
 def _ends(evidence: Evidence) -> Iterator[Reason]:
@@ -46,7 +50,8 @@ def _ends(evidence: Evidence) -> Iterator[Reason]:
 def _engines(evidence: Evidence) -> Iterator[Reason]:
     """Every backend with engines has its own before its first answer, and there is a control."""
     started = evidence.history.named("engines_started")
-    served = [name for name in backends_of(evidence.spec) if name in SERVED]
+    judged = {place.backend for place in evidence.places}
+    served = [name for name in SERVED if name in judged]
     asked = evidence.history.named("asked")
     for backend in served:
         own = [e.seq for e in started if e["engine"] == "main" and e["backend"] == backend]

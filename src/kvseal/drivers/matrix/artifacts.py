@@ -9,7 +9,7 @@ Called once a run; the same artifacts then go into every cell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -134,8 +134,10 @@ class Workshop:
             tensor_parallel=sdk.geometry.tensor_parallel,
         )
 
-    def make(self, prompt_a: Sequence[int], prompt_b: Sequence[int]) -> dict[str, Made]:
-        """Return every artifact of the table by name."""
+    def make(
+        self, prompt_a: Sequence[int], prompt_b: Sequence[int], names: Collection[str]
+    ) -> dict[str, Made]:
+        """Return the artifacts of these names, which are some of the table's."""
         source = len(prompt_a) // self._chunk * self._chunk
         a = self.computed(prompt_a, "kvseal-source-a")
         half = self._snapkv(self._matrix.drop_percent)
@@ -146,33 +148,40 @@ class Workshop:
             prompt_a[place] if place in set(kept) or place >= source else prompt_b[place]
             for place in range(len(prompt_a))
         ]
-        b = self.computed(mixed, "kvseal-source-b")
-        other = self.computed(prompt_b, "kvseal-query-b")
         fixed = FixedSelection(half.drop_percent, half.window_tokens, half.kernel_tokens, kept)
         tail = list(prompt_a[source:])
-        literal = self.computed([*of_a.token_ids, *tail], "kvseal-literal")
 
-        made = {
-            "ordinary-a": Made("ordinary-a", a.keys, a.values, a.token_ids, a.token_ids),
-            "literal-a": Made(
-                "literal-a", literal.keys, literal.values, literal.token_ids, literal.token_ids
-            ),
-            "snapkv-a": self._made("snapkv-a", half, a, a.queries),
-            "snapkv-a-query-b": self._made("snapkv-a-query-b", half, a, other.queries),
-            "snapkv-a-quarter": self._made("snapkv-a-quarter", quarter, a, a.queries),
-            "fixed-a": self._made("fixed-a", fixed, a, a.queries),
-            "fixed-b": self._made("fixed-b", fixed, b, b.queries),
-            "local-a": self._made("local-a", half, a, a.queries),
-            "local-a-again": self._made("local-a-again", half, a, a.queries),
+        def literal() -> Prefilled:
+            return self.computed([*of_a.token_ids, *tail], "kvseal-literal")
+
+        def of_b(name: str) -> Made:
+            b = self.computed(mixed, "kvseal-source-b")
+            return self._made(name, fixed, b, b.queries)
+
+        def of_other_query(name: str) -> Made:
+            queries = self.computed(prompt_b, "kvseal-query-b").queries
+            return self._made(name, half, a, queries)
+
+        def chained(name: str) -> Made:
+            parent = self._made("snapkv-a", half, a, a.queries)
+            again = Prefilled(parent.token_ids, parent.keys, parent.values, a.queries)
+            return self._made(name, half, again, a.queries, parent=parent.sealed().variant)
+
+        recipes: dict[str, Callable[[str], Made]] = {
+            "ordinary-a": lambda name: _ordinary(name, a),
+            "literal-a": lambda name: _ordinary(name, literal()),
+            "snapkv-a": lambda name: self._made(name, half, a, a.queries),
+            "snapkv-a-query-b": of_other_query,
+            "snapkv-a-quarter": lambda name: self._made(name, quarter, a, a.queries),
+            "fixed-a": lambda name: self._made(name, fixed, a, a.queries),
+            "fixed-b": of_b,
+            "chained-a": chained,
+            "local-a": lambda name: self._made(name, half, a, a.queries),
+            "local-a-again": lambda name: self._made(name, half, a, a.queries),
+            "legacy-a": lambda name: self._legacy(name, of_a, a),
+            "legacy-a-again": lambda name: self._legacy(name, of_a, a),
         }
-        parent = made["snapkv-a"]
-        again = Prefilled(parent.token_ids, parent.keys, parent.values, a.queries)
-        made["chained-a"] = self._made(
-            "chained-a", half, again, a.queries, parent=parent.sealed().variant
-        )
-        for name in ("legacy-a", "legacy-a-again"):
-            made[name] = self._legacy(name, of_a, a)
-        return made
+        return {name: recipe(name) for name, recipe in recipes.items() if name in names}
 
     def topics(
         self, prompt_of_other_query: Sequence[int], prompts: Sequence[Sequence[int]]
@@ -276,3 +285,7 @@ class Workshop:
             "",
             seal,
         )
+
+
+def _ordinary(name: str, source: Prefilled) -> Made:
+    return Made(name, source.keys, source.values, source.token_ids, source.token_ids)

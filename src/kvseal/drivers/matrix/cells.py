@@ -52,19 +52,24 @@ class Cell:
 
 @dataclass(frozen=True)
 class Rounds:
-    """What all cells of a run share. `sealed` False is the stock mode: nothing has an identity."""
+    """What all cells of a run share. `sealed` False is the stock mode: nothing has an identity.
+
+    made: every artifact that `cases` name.
+    """
 
     made: Mapping[str, Made]
     prompts: Prompts
     history: HistoryWriter
     sealed: bool
+    cases: Sequence[Case] = CASES
 
 
 def run_cells(surface: Surface, after: str, rounds: Rounds) -> None:
-    """Run every case that exists in this backend after restarting `after`."""
-    cases = [c for c in CASES if surface.backend in c.backends and after in c.afters]
+    """Run every chosen case that exists in this backend after restarting `after`."""
     cells = []
-    for case in cases:
+    for case in rounds.cases:
+        if not case.runs_in(surface.backend, after):
+            continue
         reason = _not_applicable(surface, after, case, rounds)
         if reason:
             rounds.history.append(
@@ -74,6 +79,8 @@ def run_cells(surface: Surface, after: str, rounds: Rounds) -> None:
             )
         else:
             cells.append(_cell(case, surface.backend, after))
+    if not cells:
+        return
     with Progress(f"{surface.backend}, after restarting {after}") as progress:
         batches = [cells] if surface.together else [[cell] for cell in cells]
         for number, batch in enumerate(batches, start=1):

@@ -26,7 +26,7 @@ from kvseal.drivers.recording import Recording
 from kvseal.drivers.run import ModelTokenizer, load_witness
 from kvseal.drivers.serving import STORE_TIMEOUT_SECONDS, prefill
 from kvseal.engines.completions import CompletionClient
-from kvseal.errors import EvidenceError
+from kvseal.errors import EvidenceError, OptionError
 from kvseal.host.facts import HostFacts
 from kvseal.models.directory import ModelDirectory
 from kvseal.models.resolve import resolve_model
@@ -36,7 +36,7 @@ from kvseal.records.history import HistoryWriter
 from kvseal.spec.options import VARIANT
 from kvseal.spec.runspec import MatrixSpec
 from kvseal.spec.sections import Matrix
-from kvseal.workload.matrix import ARTIFACTS
+from kvseal.workload.matrix import ARTIFACTS, Case, chosen
 from kvseal.workload.matrix.case import MP, NONE, PROCESS
 from kvseal.workload.registry import generate_prompts
 
@@ -52,6 +52,8 @@ def run_matrix(spec: MatrixSpec, recording: Recording, host: HostFacts) -> None:
         KvsealError: whatever made going on impossible; the engines are gone then.
     """
     history, matrix = recording.history, spec.matrix
+    cases = chosen(matrix.cases)
+    backends = backends_with_cases(matrix.backends, matrix.restarts, cases)
     with Progress("preparing model and prompts"):
         model = resolve_model(spec)
         history.append(record_environment(spec, recording.folder, host, model))
@@ -80,21 +82,22 @@ def run_matrix(spec: MatrixSpec, recording: Recording, host: HostFacts) -> None:
             history.append(_lone(MP, "control", control))
             work = Workshop(matrix, model, lab.sdk, lab.rope, _prefilling(lab))
             with Progress("making artifacts"):
-                made = work.make(token_ids[0], token_ids[1])
+                names = {name for case in cases for name in case.artifacts}
+                made = work.make(token_ids[0], token_ids[1], names)
             chunk = lab.sdk.chunk_size_tokens
             prompts_of = Prompts(made, token_ids[1][::-1], _tail(token_ids[0], chunk), chunk)
             truth = Truth(control, witness, lab.rope, history, matrix.new_tokens)
-            record_truth(truth, prompts_of)
+            record_truth(truth, prompts_of, cases)
             topics = _topics(work, truth, token_ids) if matrix.mixed_requests else []
             for one in [*made.values(), *(topic.made for topic in topics)]:
                 history.append(artifact_event(one, sealed=sealed))
         lab.cache.clear()
         if topics:
             _mix(bench, lab, topics, history, sealed=sealed)
-        rounds = Rounds(made, prompts_of, history, sealed)
-        if MP in matrix.backends:
+        rounds = Rounds(made, prompts_of, history, sealed, cases)
+        if MP in backends:
             _all_rounds(_served(lab, model, matrix), matrix.restarts, rounds)
-    for backend in matrix.backends:
+    for backend in backends:
         if backend in (MP, PROCESS):
             continue
         with Lab(bench, backend, disks / backend) as lab:
@@ -102,10 +105,35 @@ def run_matrix(spec: MatrixSpec, recording: Recording, host: HostFacts) -> None:
             lab.connect()
             history.append(_started(lab))
             _all_rounds(_served(lab, model, matrix), matrix.restarts, rounds)
-    if PROCESS in matrix.backends:
-        with InProcessSurface(spec, model, made["ordinary-a"]) as surface:
+    if PROCESS in backends:
+        with InProcessSurface(spec, model, next(iter(made.values()))) as surface:
             _all_rounds(surface, matrix.restarts, rounds)
     shutil.rmtree(disks, ignore_errors=True)  # absent where no backend keeps anything
+
+
+def backends_with_cases(
+    backends: Sequence[str], restarts: Sequence[str], cases: Sequence[Case]
+) -> list[str]:
+    """Return the backends in which a case exists, with or without one of the restarts.
+
+    Raises:
+        OptionError: there is none.
+    """
+    afters = (NONE, *restarts)
+    found = [
+        backend
+        for backend in backends
+        if any(case.runs_in(backend, after) for case in cases for after in afters)
+    ]
+    if not found:
+        raise OptionError(
+            "none of the chosen cases exists in these backends",
+            option="matrix.cases",
+            value=", ".join(case.name for case in cases),
+            expected=f"a case that exists in {' or '.join(backends)}",
+            remedy="choose others: `kvseal matrix --list --json` says where each exists",
+        )
+    return found
 
 
 def _all_rounds(surface: Surface, restarts: Sequence[str], rounds: Rounds) -> None:

@@ -20,7 +20,7 @@ from kvseal.engines.completions import CompletionClient
 from kvseal.process import Progress
 from kvseal.records import matrix_builders as builders
 from kvseal.records.history import HistoryWriter
-from kvseal.workload.matrix import CASES, Ask
+from kvseal.workload.matrix import Ask, Case
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class Truth:
         return list(decoded.token_ids)
 
 
-def record_truth(truth: Truth, prompts: Prompts) -> None:
-    """Ask both about every prompt of the table, once each."""
+def record_truth(truth: Truth, prompts: Prompts, cases: Iterable[Case]) -> None:
+    """Ask both about every prompt of the cases, once each."""
     asks = {
         (step.prompt, step.suffix_chunks): step
-        for case in CASES
+        for case in cases
         for step in case.steps
         if isinstance(step, Ask)
     }

@@ -14,7 +14,7 @@ from kvseal.workload.matrix.case import (
     Required,
     required_here,
 )
-from kvseal.workload.matrix.cases import CASES, case_named
+from kvseal.workload.matrix.cases import CASES, case_named, chosen
 
 __all__ = [
     "AFTERS",
@@ -27,5 +27,6 @@ __all__ = [
     "Case",
     "Required",
     "case_named",
+    "chosen",
     "required_here",
 ]

@@ -127,6 +127,20 @@ class Case:
         )
 
     @property
+    def artifacts(self) -> frozenset[str]:
+        """The artifacts that it stores, asks for or names."""
+        names = set(self.store)
+        for step in self.steps:
+            names.add(step.artifact if isinstance(step, Act) else step.prompt)
+            if isinstance(step, Ask) and step.identity.startswith(ARTIFACT):
+                names.add(step.identity.removeprefix(ARTIFACT))
+        return frozenset(names)
+
+    def runs_in(self, backend: str, after: str) -> bool:
+        """Whether the table has it in this backend after this restart."""
+        return backend in self.backends and after in self.afters
+
+    @property
     def required(self) -> Required:
         """What the row is about: its last step, or its refused store."""
         return self.steps[-1].required if self.steps else Required.REFUSED

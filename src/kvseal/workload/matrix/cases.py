@@ -6,6 +6,8 @@ Called by the driver, the checker and reports.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kvseal.errors import OptionError
 from kvseal.workload.matrix.case import Case
 from kvseal.workload.matrix.rows import (
@@ -46,3 +48,13 @@ def case_named(name: str) -> Case:
         value=name,
         expected=f"one of {', '.join(case.name for case in CASES)}",
     )
+
+
+def chosen(names: Sequence[str]) -> tuple[Case, ...]:
+    """Return the cases of these names, in the table's order; all for no names.
+
+    Raises:
+        OptionError: one of them is no case.
+    """
+    wanted = {case_named(name).name for name in names}
+    return tuple(case for case in CASES if not names or case.name in wanted)

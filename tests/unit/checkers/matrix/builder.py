@@ -21,7 +21,7 @@ from kvseal.records.history import Event, History, HistoryWriter, parse_history
 from kvseal.records.matrix import TABLE
 from kvseal.spec.runspec import MatrixSpec
 from kvseal.store import create_run_folder, write_json, write_manifest, write_text
-from kvseal.workload.matrix import ARTIFACTS, CASES, Act, Ask, Case, Required, required_here
+from kvseal.workload.matrix import ARTIFACTS, Act, Ask, Case, Required, chosen, required_here
 
 CHUNK = 64
 TAIL = [7, 7, 7]
@@ -41,6 +41,7 @@ class MatrixSection:
 
     backends: tuple[str, ...] = ("process", "mp", "native", "fs")
     restarts: tuple[str, ...] = ("engine", "server", "both")
+    cases: tuple[str, ...] = ()
     identity: str = "variant"
     mixed_requests: int = 12
 
@@ -230,8 +231,8 @@ def passing_events(spec: Spec) -> list[dict[str, Any]]:
         for after in ("none", *spec.matrix.restarts):
             cells = [
                 Cell(spec, case, backend, after)
-                for case in CASES
-                if backend in case.backends and after in case.afters
+                for case in chosen(spec.matrix.cases)
+                if case.runs_in(backend, after)
             ]
             # One process knows no tenants, so its cells come one after the other.
             for batch in [[cell] for cell in cells] if backend == "process" else [cells]:
@@ -386,8 +387,8 @@ def matrix_spec(**changes: Any) -> MatrixSpec:
     del document["workload"], document["snapkv"]
     document["workflow"] = MatrixSpec.WORKFLOW
     document["matrix"] = {
-        "backends": ["mp"], "restarts": [], "identity": "variant", "mixed_requests": 12,
-        "prompt_tokens": 321, "new_tokens": 8, "seed": 0, "drop_percent": 50,
+        "backends": ["mp"], "restarts": [], "cases": [], "identity": "variant",
+        "mixed_requests": 12, "prompt_tokens": 321, "new_tokens": 8, "seed": 0, "drop_percent": 50,
         "window_tokens": 32, "kernel_tokens": 5,
     } | changes  # fmt: skip
     return MatrixSpec.from_json(document)

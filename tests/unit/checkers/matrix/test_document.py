@@ -249,6 +249,58 @@ def test_what_the_spec_leaves_out_is_counted_and_told() -> None:
     ]
 
 
+SOME = build.make_spec(
+    backends=("mp", "fs"), restarts=(), cases=(OWN, "request-local-files"), mixed_requests=0
+)
+
+
+def test_cases_that_the_spec_leaves_out_are_counted_and_told() -> None:
+    """Artifacts and answers that no chosen case is about need not be there either."""
+    events = passing(SOME)
+    needed = {"snapkv-a", "local-a"}
+    events = [event for event in events if event["event"] != "artifact" or event["name"] in needed]
+    result = build.judged(SOME, events)
+    validate(json.loads(json.dumps(result)), "matrix-result.v1")
+    assert (result["verdict"], result["reasons"]) == ("PASS", [])
+    assert set(cells(result)) == {
+        (OWN, "mp", "none"), (OWN, "fs", "none"), ("request-local-files", "fs", "none"),
+    }  # fmt: skip
+    assert result["counts"]["cells"] + result["counts"]["not_run"] == len(CASES) * 16
+    left = [block for block in result["not_run"] if block["case"] == "capability"]
+    assert [(b["by"], b["backends"], b["afters"]) for b in left] == [
+        ("table", ["process"], list(AFTERS)),
+        ("table", ["mp", "native", "fs"], ["engine", "server", "both"]),
+        ("spec", ["mp", "native", "fs"], ["none"]),
+    ]
+    assert left[-1]["reason"] == "the run spec leaves this case out"
+
+
+def test_a_chosen_case_that_was_not_run_does_not_pass() -> None:
+    events = [event for event in passing(SOME) if event.get("case") != OWN]
+    assert codes(build.judged(SOME, events)) == {"cell.missing"}
+
+
+def test_a_case_that_was_not_chosen_counts_for_nothing() -> None:
+    events = passing(SOME)
+    events.insert(-1, new.cell(**place("other-query"), cache_salt="x"))
+    assert codes(build.judged(SOME, events)) == {"cell.unknown"}
+
+
+def test_a_run_of_no_cell_or_of_an_unknown_case_shows_nothing() -> None:
+    nowhere = build.make_spec(
+        backends=("mp",), restarts=(), cases=("request-local-files",), mixed_requests=0
+    )
+    assert codes(build.judged(nowhere, passing(nowhere))) == {"case.none"}
+    renamed = build.make_spec(
+        backends=("mp",), restarts=(), cases=(OWN, "renamed"), mixed_requests=0
+    )
+    known = build.make_spec(backends=("mp",), restarts=(), cases=(OWN,), mixed_requests=0)
+    events = passing(known)
+    events[0]["spec_sha256"] = renamed.sha256()
+    result = build.judged(renamed, events)
+    assert (result["verdict"], codes(result)) == ("INCONCLUSIVE", {"case.unknown"})
+
+
 def test_a_driver_that_leaves_a_cell_out_does_not_pass() -> None:
     events = [event for event in passing() if event.get("case") != OWN]
     events.insert(-1, new.not_applicable(**place(OWN), reason="too hard"))

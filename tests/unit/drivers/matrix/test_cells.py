@@ -22,9 +22,9 @@ from kvseal.drivers.matrix.artifacts import Made
 from kvseal.drivers.matrix.cells import Rounds, run_cells
 from kvseal.drivers.matrix.in_process import payload_digest
 from kvseal.drivers.matrix.prompts import Prompts
-from kvseal.drivers.matrix.run import artifact_event
+from kvseal.drivers.matrix.run import artifact_event, backends_with_cases
 from kvseal.drivers.matrix.surface import Answer, Stored
-from kvseal.errors import KvsealError, StoreError
+from kvseal.errors import KvsealError, OptionError, StoreError
 from kvseal.identity import (
     Algorithm,
     Format,
@@ -42,7 +42,7 @@ from kvseal.records import matrix_builders as builders
 from kvseal.records.history import HistoryWriter, read_history
 from kvseal.records.matrix import TABLE
 from kvseal.store import LineFile
-from kvseal.workload.matrix import ARTIFACTS, BACKENDS, Act, Ask
+from kvseal.workload.matrix import ARTIFACTS, BACKENDS, Act, Ask, chosen
 from kvseal.workload.matrix.case import FS, PROCESS
 
 CHUNK = 4
@@ -60,6 +60,7 @@ class Section:
 
     backends: tuple[str, ...] = BACKENDS
     restarts: tuple[str, ...] = ("engine", "server", "both")
+    cases: tuple[str, ...] = ()
     identity: str = "variant"
     mixed_requests: int = 0
     chunk_size_tokens: int = CHUNK
@@ -123,6 +124,7 @@ class ToyCache:
         self.together = backend != PROCESS
         self._made = made
         self._leak = leak
+        self.restarts: list[str] = []
         self._entries: dict[tuple[str, str, tuple[int, ...]], str] = {}
         self._index: dict[tuple[str, str], str] = {}
 
@@ -215,6 +217,7 @@ class ToyCache:
 
     def restart(self, what: str) -> None:
         """Memory goes with the server, in one process with anything."""
+        self.restarts.append(what)
         if self.backend == PROCESS or (what != "engine" and self.backend != FS):
             self._entries.clear()
 
@@ -233,7 +236,8 @@ def answer(name: str, ids: Sequence[int]) -> list[int]:
 def judged(folder: Path, leak: str = "", **section: Any) -> dict[str, Any]:
     """Run every cell of every backend on a toy cache and judge the history."""
     spec = Spec(Section(**section))
-    made = {name: artifact(name, number) for number, name in enumerate(ARTIFACTS)}
+    needed = {name for case in chosen(spec.matrix.cases) for name in case.artifacts}
+    made = {name: artifact(name, number) for number, name in enumerate(ARTIFACTS) if name in needed}
     prompts = Prompts(made, list(range(900, 920)), TAIL, CHUNK)
     with LineFile(folder / "history.jsonl") as lines:
         history = HistoryWriter(lines, TABLE)
@@ -280,7 +284,9 @@ def write(
                         top2_margin=1.0,
                     )
                 )
-    rounds = Rounds(made, prompts, history, sealed=spec.matrix.identity == "variant")
+    rounds = Rounds(
+        made, prompts, history, spec.matrix.identity == "variant", chosen(spec.matrix.cases)
+    )
     for backend in spec.matrix.backends:
         surface = ToyCache(backend, made, leak)
         for after in ("none", *spec.matrix.restarts):
@@ -315,6 +321,31 @@ def test_a_cache_without_identity_shows_the_disease(tmp_path: Path) -> None:
     result = judged(tmp_path, "variant", backends=("mp",), restarts=(), identity="none")
     assert result["verdict"] == "FAIL"
     assert result["counts"]["unsafe_hits"] > 10
+
+
+def test_chosen_cases_alone_are_run_from_their_artifacts_alone(tmp_path: Path) -> None:
+    names = ("same-transform", "other-query", "legacy-other", "chained-as-parent")
+    result = judged(tmp_path, backends=("process", "mp"), restarts=("both",), cases=names)
+    assert (result["verdict"], result["reasons"]) == ("PASS", [])
+    assert {row["case"] for row in result["rows"] if row["cells"]} == set(names)
+    assert result["counts"]["cells"] == len(names) * 3  # a process has no server to restart
+
+
+def test_engines_start_only_where_a_chosen_case_exists() -> None:
+    files = chosen(["request-local-files"])
+    assert backends_with_cases(("process", "mp", "fs"), ("both",), files) == ["fs"]
+    with pytest.raises(OptionError, match="none of the chosen cases") as caught:
+        backends_with_cases(("process", "mp"), ("both",), files)
+    assert caught.value.value == "request-local-files"
+
+
+def test_a_restart_without_a_case_is_not_made(tmp_path: Path) -> None:
+    surface = ToyCache("mp", {})
+    with LineFile(tmp_path / "history.jsonl") as lines:
+        rounds = Rounds({}, Prompts({}, [], TAIL, CHUNK), HistoryWriter(lines, TABLE), True, ())
+        run_cells(surface, "engine", rounds)
+    assert surface.restarts == []
+    assert (tmp_path / "history.jsonl").read_text() == ""
 
 
 def test_every_ask_of_the_table_has_a_prompt() -> None:
