@@ -199,6 +199,7 @@ def test_import_kvseal_loads_nothing_else() -> None:
             "errors",
             "verdict",
             "canonical",
+            "identity",
             "records",
         }
     ],
