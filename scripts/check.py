@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make check`: lint, unit tests, both workflows as a user types them, tests on real engines.
+"""`make check`: lint, unit tests, every workflow as a user types it, tests on real engines.
 
 Every phase runs even when one before it failed, as far as it can, and the end
 says which did and how long each took. Tests on engines use the environments
@@ -73,9 +73,34 @@ def verifier() -> bool:
     )
 
 
+def matrix() -> bool:
+    """The matrix by `make` in a copy of its own, in short, on two LMCaches and on stock."""
+    return all(
+        [
+            first_command("matrix", "tests/e2e/test_matrix.py"),
+            # On an LMCache that carries all edits; `engines` runs them on one without.
+            in_environment_of("matrix", "tests/unit/drivers/matrix"),
+        ]
+    )
+
+
+def identity() -> bool:
+    """Every edit on LMCache as published, in each release that it is made for, and on vLLM."""
+    python = python_of("verifier")  # of stock packages
+    if python is None:
+        return False
+    trees = []
+    for lock in sorted((CHECKOUT / "requirements").glob("lmcache-*.txt")):
+        trees.append(WORK / "trees" / lock.stem.removeprefix("lmcache-"))
+        if not install(python, lock, trees[-1], "--no-build"):
+            return False
+    env = {"KVSEAL_TEST_LMCACHE_TREES": os.pathsep.join(map(str, trees))}
+    return in_environment_of("verifier", *PARALLEL, "tests/unit/codemods", env=env)
+
+
 def engines() -> bool:
     """Tests inside the engine environment: tensors against other code, and running engines."""
-    parts = ("compaction", "layouts", "engines", "faults", "workload/probes")
+    parts = ("compaction", "layouts", "engines", "faults", "workload", "drivers/matrix")
     folders = [*(f"tests/unit/{part}" for part in parts), "tests/engines"]
     return in_environment_of("comparison", *folders)
 
@@ -101,28 +126,41 @@ def first_command(phase: str, tests: str) -> bool:
     )
 
 
-def in_environment_of(phase: str, *folders: str) -> bool:
-    """Run tests with the Python of the engine environment that `phase` made."""
-    spec_file = WORK / phase / "run-spec.json"
-    if not spec_file.is_file():
-        print(f"no {spec_file}: the phase `{phase}` makes it, and the engine environment")
-        return False
-    spec = json.loads(spec_file.read_text(encoding="utf-8"))
-    python = Path(spec["environment"]["path"]) / "bin" / "python"
-    extra = WORK / "engine-dev"
-    install = [
-        *("uv", "pip", "install", "--quiet", "--python", str(python), "--target", str(extra)),
-        *("--no-deps", "--require-hashes", "-r", "requirements/engine-dev.txt"),
-    ]
-    if not run(*install, env=installer_settings()):
+def in_environment_of(phase: str, *arguments: str, env: dict[str, str] | None = None) -> bool:
+    """Run pytest with the Python of the engine environment that `phase` made."""
+    python, extra = python_of(phase), WORK / "engine-dev"
+    if python is None or not install(python, CHECKOUT / "requirements/engine-dev.txt", extra):
         return False
     environment = {
         "PYTHONPATH": f"{CHECKOUT / 'src'}:{extra}",
-        "KVSEAL_CHECK_SPEC": str(spec_file),
+        "KVSEAL_CHECK_SPEC": str(spec_of(phase)),
         "HF_HUB_OFFLINE": "1",
+        **(env or {}),
     }
-    present = [folder for folder in folders if (CHECKOUT / folder).is_dir()]
-    return run(str(python), "-m", "pytest", *SLOWEST, *present, env=environment)
+    return run(python, "-m", "pytest", *SLOWEST, *arguments, env=environment)
+
+
+def spec_of(phase: str) -> Path:
+    """Return where the run spec of a phase is, once it ran."""
+    return WORK / phase / "run-spec.json"
+
+
+def python_of(phase: str) -> str | None:
+    """Return the Python of the engine environment that `phase` made; None, said, if it did not."""
+    if not spec_of(phase).is_file():
+        print(f"no {spec_of(phase)}: the phase `{phase}` makes it, and the engine environment")
+        return None
+    spec = json.loads(spec_of(phase).read_text(encoding="utf-8"))
+    return f"{spec['environment']['path']}/bin/python"
+
+
+def install(python: str, lock: Path, folder: Path, *options: str) -> bool:
+    """Install a hash lock into a folder, for `python`, without dependencies."""
+    return run(
+        *("uv", "pip", "install", "--quiet", "--python", python, "--target", str(folder)),
+        *("--no-deps", "--require-hashes", *options, "-r", str(lock)),
+        env=installer_settings(),
+    )
 
 
 def installer_settings() -> dict[str, str]:
@@ -136,7 +174,8 @@ def installer_settings() -> dict[str, str]:
 
 
 PHASES: dict[str, Callable[[], bool]] = {
-    phase.__name__: phase for phase in (lint, unit, ansible, comparison, verifier, engines)
+    phase.__name__: phase
+    for phase in (lint, unit, ansible, comparison, verifier, matrix, identity, engines)
 }
 
 

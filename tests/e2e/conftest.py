@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
+Configure = Callable[[str, Mapping[str, bool | int | str]], None]
 COPY = os.environ.get("KVSEAL_CHECK_CHECKOUT", "")
 
 
@@ -55,3 +56,29 @@ def kvseal(checkout: Path) -> Command:
         )
 
     return call
+
+
+@pytest.fixture(scope="session")
+def configure(checkout: Path) -> Configure:
+    """Options of `.config` set as with an editor: the root symbol, then short names and values."""
+
+    def change(root: str, options: Mapping[str, bool | int | str]) -> None:
+        file = checkout / ".config"
+        lines = file.read_text(encoding="utf-8").splitlines()
+        for name, value in options.items():
+            symbol = f"CONFIG_{root}_{name}"
+            (place,) = [
+                number
+                for number, line in enumerate(lines)
+                if line.startswith(f"{symbol}=") or line == f"# {symbol} is not set"
+            ]
+            lines[place] = _line(symbol, value)
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    return change
+
+
+def _line(symbol: str, value: bool | int | str) -> str:
+    if isinstance(value, bool):
+        return f"{symbol}=y" if value else f"# {symbol} is not set"
+    return f'{symbol}="{value}"' if isinstance(value, str) else f"{symbol}={value}"

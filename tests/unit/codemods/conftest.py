@@ -8,6 +8,7 @@ ones are used beside them wherever the test interpreter has vLLM.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import importlib.util
 import json
@@ -183,10 +184,24 @@ PYTHON_VARIABLE = "KVSEAL_TEST_ENGINE_PYTHON"
 
 @dataclass(frozen=True)
 class LMCacheCopy:
-    """A private copy of one real LMCache, in the layout of an environment."""
+    """A private copy of one real LMCache, in the layout of an environment.
+
+    compiled: a folder of bytecode that all copies and processes share, so that
+        torch and vLLM are compiled once and nothing appears among the files.
+    """
 
     version: str
     environment: Environment
+    compiled: Path
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables of a process that imports this LMCache."""
+        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        return kept | {
+            "PYTHONPATH": str(self.environment.site_packages),
+            "PYTHONPYCACHEPREFIX": str(self.compiled),
+            "LMCACHE_LOG_LEVEL": "ERROR",
+        }
 
     def apply(self, codemods: Sequence[Codemod]) -> None:
         """Make the copy carry exactly `codemods`."""
@@ -195,19 +210,11 @@ class LMCacheCopy:
     def run(self, code: str, **variables: str) -> Any:
         """Run `code` with this LMCache in a process of its own; return what it printed, as JSON."""
         python = os.environ.get(PYTHON_VARIABLE, sys.executable)
-        probe = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
-        if subprocess.run([python, "-c", probe], check=False).returncode != 0:
+        if not _has_torch(python):
             pytest.skip(f"{python} has no torch; {PYTHON_VARIABLE} may name one that has")
-        environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        environment |= {
-            "PYTHONPATH": str(self.environment.site_packages),
-            # Compiled once for each copy, and not among the files that are compared.
-            "PYTHONPYCACHEPREFIX": str(self.environment.root / "compiled"),
-            "LMCACHE_LOG_LEVEL": "ERROR",
-        }
         done = subprocess.run(
             [python, "-c", code],
-            env=environment | variables,
+            env=self.variables() | variables,
             capture_output=True,
             text=True,
             timeout=300,
@@ -217,13 +224,26 @@ class LMCacheCopy:
         return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-@pytest.fixture(params=LMCACHE_VERSIONS, scope="module")
-def lmcache(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> LMCacheCopy:
-    """A copy of each LMCache that is at hand, for the tests of one module.
+@functools.cache
+def _has_torch(python: str) -> bool:
+    probe = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
+    return subprocess.run([python, "-c", probe], check=False).returncode == 0
 
-    A test that needs it in a certain state applies codemods. At hand are the
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for bytecode, one for all workers of a session."""
+    own = tmp_path_factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "compiled"
+
+
+@pytest.fixture(params=LMCACHE_VERSIONS, scope="session")
+def lmcache(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, compiled: Path
+) -> LMCacheCopy:
+    """A copy of each LMCache that is at hand, for all tests.
+
+    A test that needs it in a certain state applies codemods, or none. At hand are the
     installed one and the unpacked wheels in the folders that the variable
     KVSEAL_TEST_LMCACHE_TREES names.
     """
@@ -253,7 +273,7 @@ def lmcache(
         elif path.startswith("lmcache/"):
             assert item.original is not None
             (copy / path).write_bytes(ledger.blob(item.original))
-    return LMCacheCopy(version, Environment.find(root))
+    return LMCacheCopy(version, Environment.find(root), compiled)
 
 
 @pytest.fixture

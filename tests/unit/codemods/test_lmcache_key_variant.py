@@ -115,6 +115,7 @@ def test_it_applies_once_and_reverts(
 
 
 def test_ordinary_keys_are_those_of_stock_and_variants_are_apart(lmcache: LMCacheCopy) -> None:
+    lmcache.apply([])
     stock = lmcache.run(ORDINARY + "print(json.dumps(ordinary))")
     lmcache.apply([IDENTITY, KEYS, LAYOUTS])
     out = lmcache.run(ORDINARY + VARIANTS.format(V=V, OTHER=OTHER))
@@ -137,6 +138,7 @@ def test_stock_reads_a_variant_s_entry_as_another_key_than_the_ordinary(
     lmcache: LMCacheCopy,
 ) -> None:
     """An unedited peer or server fails closed: it misses."""
+    lmcache.apply([])
     out = lmcache.run(
         ORDINARY
         + f"""

@@ -64,16 +64,10 @@ def manifest(name: str = "query-scoped", **changes: Any) -> TransformManifest:
 def serving(lmcache: LMCacheCopy, modules: str, **variables: str) -> Iterator[str]:
     """Serve LMCache's HTTP endpoints for the length of a block; the address is given."""
     assert lmcache.run("print(1)") == 1, "skips where no Python with torch is at hand"
-    environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    environment |= {
-        "PYTHONPATH": str(lmcache.environment.site_packages),
-        "PYTHONPYCACHEPREFIX": str(lmcache.environment.root / "compiled"),
-        "LMCACHE_LOG_LEVEL": "ERROR",
-    }
     python = os.environ.get("KVSEAL_TEST_ENGINE_PYTHON", sys.executable)
     with subprocess.Popen(
         [python, "-c", SERVER, modules],
-        env=environment | variables,
+        env=lmcache.variables() | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
