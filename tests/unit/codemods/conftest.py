@@ -29,6 +29,7 @@ from kvseal.codemods.environment import Environment
 from kvseal.codemods.known import known_files
 from kvseal.codemods.ledger import Ledger
 from kvseal.codemods.plan import original_bytes
+from kvseal.codemods.registry import CODEMODS
 from kvseal.codemods.vllm_query_export import ATTENTION_WRAPPER, CONNECTOR_BASE
 from kvseal.errors import PatchError
 
@@ -177,7 +178,7 @@ def _record_digest(data: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
-LMCACHE_VERSIONS = ("0.5.4", "0.5.5", "0.5.6")
+LMCACHE_VERSIONS = sorted({v for codemod in CODEMODS for v in codemod.versions.get("lmcache", ())})
 TREES_VARIABLE = "KVSEAL_TEST_LMCACHE_TREES"
 PYTHON_VARIABLE = "KVSEAL_TEST_ENGINE_PYTHON"
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kvseal.codemods.registry import CODEMODS, select
@@ -41,6 +43,13 @@ def test_what_workflows_want_are_codemods() -> None:
     names = {codemod.name for codemod in CODEMODS}
     assert set(codemods_of("lmcache-snapkv-matrix", NO_IDENTITY) or ()) < names
     assert select(wanted=codemods_of("lmcache-snapkv-matrix")) == list(CODEMODS)
+
+
+def test_each_lmcache_has_a_lock_so_that_its_edits_are_tried_on_it() -> None:
+    """`make check` installs the files of each; without a lock their tests would be skipped."""
+    made_for = {v for codemod in CODEMODS for v in codemod.versions.get("lmcache", ())}
+    locks = (Path(__file__).parents[3] / "requirements").glob("lmcache-*.txt")
+    assert {lock.stem.removeprefix("lmcache-") for lock in locks} == made_for
 
 
 @pytest.mark.parametrize("option", ["only", "without"])
