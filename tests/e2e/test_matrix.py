@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The matrix as a user types it, for real: on two LMCaches with identity, and on stock without.
 
-Every backend and every case, before and after a restart of both servers; the
-other restarts and longer mixed traffic are for longer runs. `scripts/check.py`
+Every backend and every case, on the one LMCache before and after a restart of both
+servers, on the other without; the other restarts and longer mixed traffic are for
+longer runs. `scripts/check.py`
 hands over a fresh copy of the checkout, and afterwards uses the environment of
 the configuration that the last test leaves.
 """
@@ -37,7 +38,7 @@ SHORT = {
     "LMCACHE_VERSION": "0.5.4",
     "STOCK": False,
 }
-NEWER = SHORT | {"LMCACHE_VERSION": "0.5.6", "MIXED_REQUESTS": 0}
+NEWER = SHORT | {"LMCACHE_VERSION": "0.5.6", "RESTART_BOTH": False, "MIXED_REQUESTS": 0}
 STOCK = SHORT | {
     "STOCK": True,
     "BACKEND_PROCESS": False,
@@ -146,11 +147,16 @@ def test_every_backend_was_hit_and_missed(sealed: Run) -> None:
     for backend in BACKENDS:
         assert seen[backend, "none", "hit"] > 0, backend
         assert seen[backend, "none", "miss"] > 0, backend
+
+
+def test_after_a_restart_of_both_there_is_what_was_on_disk(first: Run, newer: Run) -> None:
+    seen = Counter((cell["backend"], cell["after"], cell["required"]) for _, cell in first.cells)
     assert {(b, a) for b, a, _ in seen if a != "none"} == {
         (backend, "both") for backend in ("mp", "native", "fs")
     }
     assert seen["mp", "both", "hit"] == 0  # memory is gone, files are not
     assert seen["fs", "both", "hit"] > 0
+    assert {cell["after"] for _, cell in newer.cells} == {"none"}
 
 
 def test_it_ran_on_the_packages_that_were_chosen(first: Run, newer: Run) -> None:
