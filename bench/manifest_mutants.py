@@ -147,7 +147,7 @@ class Trial:
 
         from kvseal.drivers.matrix.artifacts import Workshop
         from kvseal.drivers.matrix.prompts import Prompts
-        from kvseal.workload.matrix import CASES
+        from kvseal.workload.matrix import ARTIFACTS, CASES
 
         self.rows = [c.name for c in CASES if "process" in c.backends and "none" in c.afters]
         self._spec: Any = SimpleNamespace(
@@ -169,7 +169,7 @@ class Trial:
         draw = random.Random(SEED)  # noqa: S311 - prompts, no secret
         first, second = ([draw.randrange(32000) for _ in range(TOKENS)] for _ in "ab")
         work = Workshop(self._spec.matrix, model, engine, engine.rope, lambda *_: None)
-        self._made = work.make(first, second)
+        self._made = work.make(first, second, ARTIFACTS)
         self._prompts = Prompts(self._made, second[::-1], first[TOKENS // CHUNK * CHUNK :], CHUNK)
         self._surface = emptied_surface(self._spec, model, self._made["local-a"])
 

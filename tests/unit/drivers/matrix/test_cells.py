@@ -42,7 +42,7 @@ from kvseal.records import matrix_builders as builders
 from kvseal.records.history import HistoryWriter, read_history
 from kvseal.records.matrix import TABLE
 from kvseal.store import LineFile
-from kvseal.workload.matrix import ARTIFACTS, BACKENDS, Act, Ask, chosen
+from kvseal.workload.matrix import ARTIFACTS, BACKENDS, Act, Ask, Required, chosen
 from kvseal.workload.matrix.case import FS, PROCESS
 
 CHUNK = 4
@@ -206,6 +206,8 @@ class ToyCache:
             return (
                 f"{len([1 for key in self._index if key == (cache_salt + 'x', recipe)])} variants"
             )
+        if step.required is Required.REFUSED:
+            raise StoreError(f"{step.kind} is refused")
         return step.expected
 
     def found_in_index(self, stored: Stored, cache_salt: str) -> str:
