@@ -30,10 +30,6 @@ def _text(value: Any) -> str:
     return f"{value} (another)"
 
 
-def _parameters(value: Mapping[str, Any]) -> dict[str, Any]:
-    return {**value, "drop_percent": int(value["drop_percent"]) + 1}
-
-
 def _scaling(value: Mapping[str, Any]) -> dict[str, Any]:
     return {**value, "factor": "2" if value.get("factor") != "2" else "4"}
 
@@ -50,7 +46,11 @@ FIELDS: dict[str, Change] = {
     "algorithm.name": _text,
     "algorithm.version": _more,
     "algorithm.implementation": _text,
-    "parameters": _parameters,
+    "parameters.drop_percent": _more,
+    "parameters.window_tokens": _more,
+    "parameters.kernel_tokens": _more,
+    "parameters.chunk_tokens": _more,
+    "parameters.softmax_scale": _other("0.125", "0.25"),
     "source.prefix_sha256": _digest,
     "source.tokens": _more,
     "source.parent": lambda _: "r1" + "a" * 32,
@@ -68,6 +68,9 @@ FIELDS: dict[str, Change] = {
     "format.rope.type": _other("linear", "yarn"),
     "format.rope.theta": _other("10000", "500000"),
     "format.rope.scaling": _scaling,
+    "format.rope.scaling.interleaved": _other("true", "false"),
+    "format.rope.scaling.max_position_embeddings": _other("4096", "2048"),
+    "format.rope.scaling.rotary_dim": _other("32", "16"),
     "format.kv_heads": lambda value: int(value) * 2,
     "format.head_size": _more,
     "format.layers": _more,

@@ -46,8 +46,17 @@ from kvseal.workload.matrix import ARTIFACTS, BACKENDS, Act, Ask, Required, chos
 from kvseal.workload.matrix.case import FS, PROCESS
 
 CHUNK = 4
+SCALING = (("interleaved", "false"), ("max_position_embeddings", "64"), ("rotary_dim", "2"))
 FORMAT = Format(
-    "toy", "0" * 40, "toy", "float32", Rope("default", "10000", ()), 1, 2, 1, TensorParallel(1, 1)
+    "toy",
+    "0" * 40,
+    "toy",
+    "float32",
+    Rope("default", "10000", SCALING),
+    1,
+    2,
+    1,
+    TensorParallel(1, 1),
 )
 SOURCE = tuple(range(100, 120))
 KEPT = (0, 1, 2, 3, 6, 7, 8, 9, 12, 13, 18, 19)
@@ -101,7 +110,13 @@ def artifact(name: str, number: int) -> Made:
         query = Query(("b" if name.endswith("query-b") else "a") * 64, 2)
         return seal(
             algorithm=Algorithm("fixed" if "fixed" in name else "snapkv", 1, "toy"),
-            parameters={"drop_percent": 75 if name.endswith("quarter") else 50},
+            parameters={
+                "chunk_tokens": CHUNK,
+                "drop_percent": 75 if name.endswith("quarter") else 50,
+                "kernel_tokens": 1,
+                "softmax_scale": "1",
+                "window_tokens": 2,
+            },
             source_token_ids=source,
             retained_positions=positions,
             granularity="all",
