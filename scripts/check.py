@@ -10,6 +10,7 @@ that the workflows' own `make` builds, so none is installed twice.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -19,12 +20,16 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from failed_tests import failed_tests
+
 CHECKOUT = Path(__file__).resolve().parent.parent
 WORK = CHECKOUT / "build" / "check"
 SLOWEST = ("--durations=10", "--durations-min=2")
 """Phases that wait for engines say what took so long."""
 PARALLEL = ("-n", "auto", "--dist", "loadfile")
 """A file of tests stays with one worker, since its fixtures are shared."""
+REPORTS = WORK / "reports"
+report_numbers = itertools.count(1)
 
 
 def run(*command: str, cwd: Path = CHECKOUT, env: dict[str, str] | None = None) -> bool:
@@ -32,6 +37,12 @@ def run(*command: str, cwd: Path = CHECKOUT, env: dict[str, str] | None = None) 
     print("+", *command, flush=True)
     environment = {**os.environ, **(env or {})}
     return subprocess.run(command, cwd=cwd, env=environment, check=False).returncode == 0
+
+
+def pytest(python: str, *arguments: str, env: dict[str, str] | None = None) -> bool:
+    """Run tests, and keep their report for the end."""
+    report = REPORTS / f"{next(report_numbers):02}.xml"
+    return run(python, "-m", "pytest", f"--junitxml={report}", *arguments, env=env)
 
 
 def lint() -> bool:
@@ -50,12 +61,12 @@ def lint() -> bool:
 
 def unit() -> bool:
     """Unit tests that need no engine package."""
-    return run(sys.executable, "-m", "pytest", *PARALLEL, "tests/unit")
+    return pytest(sys.executable, *PARALLEL, "tests/unit")
 
 
 def ansible() -> bool:
     """The play over Ansible's local connection, with faults that real verbs don't make."""
-    return run(sys.executable, "-m", "pytest", *PARALLEL, "tests/ansible")
+    return pytest(sys.executable, *PARALLEL, "tests/ansible")
 
 
 def comparison() -> bool:
@@ -120,10 +131,7 @@ def first_command(phase: str, tests: str) -> bool:
         if (CHECKOUT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(CHECKOUT / name, copy / name)
-    return run(
-        *(sys.executable, "-m", "pytest", *SLOWEST, tests),
-        env={"KVSEAL_CHECK_CHECKOUT": str(copy)},
-    )
+    return pytest(sys.executable, *SLOWEST, tests, env={"KVSEAL_CHECK_CHECKOUT": str(copy)})
 
 
 def in_environment_of(phase: str, *arguments: str, env: dict[str, str] | None = None) -> bool:
@@ -137,7 +145,7 @@ def in_environment_of(phase: str, *arguments: str, env: dict[str, str] | None = 
         "HF_HUB_OFFLINE": "1",
         **(env or {}),
     }
-    return run(python, "-m", "pytest", *SLOWEST, *arguments, env=environment)
+    return pytest(python, *SLOWEST, *arguments, env=environment)
 
 
 def spec_of(phase: str) -> Path:
@@ -186,6 +194,7 @@ def main(names: Iterable[str]) -> int:
     if unknown:
         print(f"unknown phase {', '.join(unknown)}; known: {', '.join(PHASES)}", file=sys.stderr)
         return 2
+    shutil.rmtree(REPORTS, ignore_errors=True)
     table = []
     for name in chosen:
         print(f"\n=== {name}: {PHASES[name].__doc__}", flush=True)
@@ -193,6 +202,7 @@ def main(names: Iterable[str]) -> int:
         passed = PHASES[name]()
         table.append((name, passed, time.monotonic() - started))
     print("\n=== make check")
+    print(*failed_tests(REPORTS), sep="\n")
     for name, passed, seconds in table:
         print(f"{'PASS' if passed else 'FAIL'}  {name:12} {seconds:7.1f} s")
     total = sum(seconds for *_, seconds in table)
