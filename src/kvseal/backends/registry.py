@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The list of all backends: one for each L2 adapter that LMCache ships.
+
+An adapter that is not in this list can't be chosen, and one that is can't go
+missing silently: it runs, or says what it lacks. Called by everybody who wants
+a backend by name.
+"""
+
+from __future__ import annotations
+
+from kvseal.backends.backend import Backend
+from kvseal.backends.dax import Dax
+from kvseal.backends.fs import Fs
+from kvseal.backends.fs_native import FsNative
+from kvseal.backends.mock import Mock
+from kvseal.backends.resp import Resp
+from kvseal.errors import OptionError
+
+BACKENDS: tuple[Backend, ...] = (Fs(), FsNative(), Mock(), Dax(), Resp())
+
+NAMES: tuple[str, ...] = tuple(backend.name for backend in BACKENDS)
+
+
+def backend(name: str) -> Backend:
+    """Return the backend called `name`.
+
+    Raises:
+        OptionError: there is none of that name.
+    """
+    for item in BACKENDS:
+        if item.name == name:
+            return item
+    raise OptionError(
+        "unknown backend", option="backend", value=name, expected=f"one of {', '.join(NAMES)}"
+    )
