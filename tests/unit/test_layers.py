@@ -37,6 +37,7 @@ LAYERS = {
     "backends": 4,
     "faults": 4,
     "codemods": 4,
+    "audit": 5,
     "drivers": 5,
     "report": 5,
     "cli": 6,

@@ -26,6 +26,7 @@ VERBS = {
     "verify": "compare reused KV with recomputation, token by token",
     "matrix": "ask for transformed KV in every way that must not be served",
     "unsafe-hit": "show whose KV an ordinary prompt is served",
+    "audit": "say what is in an L2 store, and what must not be there",
     "check": "judge a run folder again from its files alone",
     "report": "write reports from run folders",
 }

@@ -10,8 +10,8 @@ from typing import Any
 from kvseal.errors import EvidenceError, PrerequisiteError
 
 NAMES = (
-    "compare-result.v1", "efim.kv-reuse-verification.v1", "history.v1", "matrix-history.v1",
-    "matrix-result.v1", "transform-manifest.v1", "unsafe-hit-result.v1",
+    "audit-result.v1", "compare-result.v1", "efim.kv-reuse-verification.v1", "history.v1",
+    "matrix-history.v1", "matrix-result.v1", "transform-manifest.v1", "unsafe-hit-result.v1",
     "verification-history.v1",
 )  # fmt: skip
 
