@@ -76,19 +76,20 @@ class Program:
     names: tuple[str, ...]
     remedy: str
 
-    def find(self) -> str | None:
-        """Return its full path, None where no name is on PATH."""
-        folders = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+    def find(self, python_path: Sequence[Path] = ()) -> str | None:
+        """Return its full path, None where no name is on PATH or in `bin` of a package folder."""
+        bins = [str(folder / "bin") for folder in python_path]
+        folders = os.pathsep.join([*bins, os.environ.get("PATH", os.defpath), "/usr/sbin"])
         found = (shutil.which(name, path=folders) for name in self.names)
         return next((path for path in found if path), None)
 
-    def path(self) -> str:
+    def path(self, python_path: Sequence[Path] = ()) -> str:
         """Return its full path.
 
         Raises:
             PrerequisiteError: it is not installed.
         """
-        found = self.find()
+        found = self.find(python_path)
         if found is None:
             raise PrerequisiteError(
                 f"no {' or '.join(self.names)} on PATH", expected="one of them", remedy=self.remedy
@@ -102,6 +103,11 @@ class Outside:
 
     what: str
     remedy: str
+
+
+def join_path(folders: Sequence[Path]) -> str:
+    """Return folders as a value of PYTHONPATH."""
+    return os.pathsep.join(map(str, folders))
 
 
 Need = Module | Program | Outside
@@ -125,7 +131,7 @@ def missing(needs: Iterable[Need], python: str, python_path: Sequence[Path]) -> 
             if answers[need.name]:
                 found.append(Missing(f"module {need.name}: {answers[need.name]}", need.remedy))
         elif isinstance(need, Program):
-            if need.find() is None:
+            if need.find(python_path) is None:
                 found.append(
                     Missing(f"program {' or '.join(need.names)}: not on PATH", need.remedy)
                 )
@@ -137,7 +143,7 @@ def missing(needs: Iterable[Need], python: str, python_path: Sequence[Path]) -> 
 def _ask(modules: list[Module], python: str, python_path: Sequence[Path]) -> dict[str, str]:
     asked = json.dumps([(module.name, module.load) for module in modules])
     env = {key: text for key, text in os.environ.items() if not key.startswith("PYTHON")}
-    env["PYTHONPATH"] = os.pathsep.join(map(str, python_path))
+    env["PYTHONPATH"] = join_path(python_path)
     try:
         done = subprocess.run(
             [python, "-c", _PROBE, asked],

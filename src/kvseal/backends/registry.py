@@ -10,13 +10,31 @@ from __future__ import annotations
 
 from kvseal.backends.backend import Backend
 from kvseal.backends.dax import Dax
+from kvseal.backends.fault_inject import FaultInject
 from kvseal.backends.fs import Fs
 from kvseal.backends.fs_native import FsNative
 from kvseal.backends.mock import Mock
+from kvseal.backends.native_plugin import NativePlugin
+from kvseal.backends.plugin import Plugin
 from kvseal.backends.resp import Resp
+from kvseal.backends.s3 import S3
+from kvseal.backends.s3_rclone import S3Rclone
+from kvseal.backends.valkey import Valkey
 from kvseal.errors import OptionError
 
-BACKENDS: tuple[Backend, ...] = (Fs(), FsNative(), Mock(), Dax(), Resp())
+BACKENDS: tuple[Backend, ...] = (
+    Fs(),
+    FsNative(),
+    Mock(),
+    Dax(),
+    Resp(),
+    Valkey(),
+    S3(),
+    S3Rclone(),
+    FaultInject(),
+    Plugin(),
+    NativePlugin(),
+)
 
 NAMES: tuple[str, ...] = tuple(backend.name for backend in BACKENDS)
 
