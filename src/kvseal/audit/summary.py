@@ -66,8 +66,9 @@ class Summary:
 
     def add(self, source: int, found: Found, judged: Judgement) -> None:
         """Count one thing of source number `source`."""
-        of_source = self.classes.setdefault(source, {kind: Tally() for kind in Class})
-        of_source[judged.kind].add(found.size_bytes)
+        if source not in self.classes:
+            self.classes[source] = {kind: Tally() for kind in Class}
+        self.classes[source][judged.kind].add(found.size_bytes)
         salt = judged.key.cache_salt if judged.key else ""
         group = (source, judged.kind, judged.model, judged.variant, salt)
         tally = self._groups.get(group)

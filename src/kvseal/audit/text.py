@@ -47,7 +47,8 @@ def _sentence(document: Mapping[str, Any]) -> str:
         return f"{document['entries']:,} entries, none{also}"
     if verdict == "FAIL":
         places = [item for item in document["findings"] if _fails(item, document["strict"])]
-        return f"{sum(item['entries'] for item in places):,} findings that must not be there"
+        count = sum(item["entries"] for item in places)
+        return f"{count:,} that must not be there, among {document['entries']:,} entries"
     errors = [source for source in document["sources"] if source["error"]]
     if errors or (document["index"] and document["index"]["error"]):
         return "not everything could be read"
@@ -85,7 +86,7 @@ def _index(index: Mapping[str, Any] | None) -> list[str]:
         return ["no variant index was named: variants are unjudged"]
     lines = [
         f"variant index {shown_name(index['folder'], show_salts=True)}: "
-        f"{index['manifests']:,} manifests, {index['manifests_without_entries']:,} without entries"
+        f"manifests {index['manifests']:,}, without entries {index['manifests_without_entries']:,}"
     ]
     if index["error"]:
         lines.append(f"the index was not read to its end: {index['error']}")
