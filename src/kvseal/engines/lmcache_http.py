@@ -29,6 +29,7 @@ CAPABILITY = "transform_identity_v1"
 """What a server announces that knows variants, with `:` and a letter for each scope it takes."""
 SETTLE_SECONDS = 5.0
 POLL_SECONDS = 0.02
+IDLE_TIMES = 3
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,30 @@ class LMCacheHTTP:
                     value=contents,
                     expected="no store or load under way",
                     remedy="see logs/lmcache.log; a failed transfer keeps its locks for minutes",
+                )
+            time.sleep(POLL_SECONDS)
+
+    def wait_stored_behind(self, *, timeout_seconds: float = SETTLE_SECONDS) -> None:
+        """Wait until all that goes from memory to a second tier is there, or was refused by it.
+
+        Between the moment when LMCache takes keys from its queue and the one when it counts
+        them as under way, it reports neither; so it has to be idle several times in a row.
+
+        Raises:
+            EngineError: when something stays under way.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        idle = 0
+        while idle < IDLE_TIMES:
+            controller = self.status()["storage_manager"]["store_controller"]
+            waiting = int(controller["pending_keys_count"]), int(controller["in_flight_task_count"])
+            idle = 0 if any(waiting) else idle + 1
+            if time.monotonic() > deadline:
+                raise EngineError(
+                    f"stores to LMCache's second tier do not end in {timeout_seconds} s",
+                    value=f"{waiting[0]} waiting, {waiting[1]} under way",
+                    expected="none",
+                    remedy="see the log of the LMCache server, and whether its backend answers",
                 )
             time.sleep(POLL_SECONDS)
 

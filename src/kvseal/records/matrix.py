@@ -26,7 +26,10 @@ from kvseal.records.fields import (
 )
 
 DRIVER = "matrix"
-BACKENDS = ("process", "mp", "native", "fs")
+BACKENDS = (
+    "process", "mp", "native", "fs", "fs_native", "resp", "valkey", "s3", "s3_rclone", "dax",
+    "mock", "plugin", "native_plugin", "fault_inject",
+)  # fmt: skip
 AFTERS = ("none", "engine", "server", "both")
 RESTARTS = AFTERS[1:]
 KINDS = ("ordinary", "snapkv", "legacy", "chained")
@@ -93,6 +96,7 @@ EVENTS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "observed": {**_PLACE, "step": COUNT, "what": TEXT, "value": TEXT},
     "emptied": {"backend": one_of(*BACKENDS), "objects_before": COUNT, "objects_after": COUNT},
+    "backend_unusable": {"backend": one_of(*BACKENDS), "message": TEXT, "remedy": TEXT},
     "restarted": {"backend": one_of(*BACKENDS), "what": one_of(*RESTARTS)},
     "mixed": {
         "index": COUNT,

@@ -18,6 +18,7 @@ from kvseal.records.builders import environment, error, interrupted, run_finishe
 __all__ = [
     "artifact",
     "asked",
+    "backend_unusable",
     "cell",
     "control",
     "emptied",
@@ -214,6 +215,16 @@ def emptied(*, backend: str, objects_before: int, objects_after: int) -> dict[st
         "backend": backend,
         "objects_before": objects_before,
         "objects_after": objects_after,
+    }
+
+
+def backend_unusable(*, backend: str, message: str, remedy: str) -> dict[str, Any]:
+    """`backend` was asked for and can't be used here; none of its cells is run."""
+    return {
+        "event": "backend_unusable",
+        "backend": backend,
+        "message": message,
+        "remedy": remedy,
     }
 
 

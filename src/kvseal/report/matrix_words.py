@@ -32,6 +32,16 @@ BACKENDS = {
     "mp": "LMCache server, shared memory",
     "native": "the same, vLLM's own prefix cache on",
     "fs": "LMCache server, file system behind it",
+    "fs_native": "LMCache server, file system behind it, by its C++ code",
+    "resp": "LMCache server, Redis behind it",
+    "valkey": "LMCache server, Valkey or Redis behind it, by Valkey's client",
+    "s3": "LMCache server, S3 behind it (moto)",
+    "s3_rclone": "LMCache server, S3 behind it (rclone)",
+    "dax": "LMCache server, a mapped file behind it",
+    "mock": "LMCache server, its own mock behind it",
+    "plugin": "LMCache server, a Python plugin behind it",
+    "native_plugin": "LMCache server, a native plugin behind it",
+    "fault_inject": "LMCache server, its fault injection around files behind it",
 }
 BY = {"table": "the table", "spec": "the run spec", "driver": "the driver"}
 VERSIONS = {

@@ -148,6 +148,16 @@ _LMCACHE_SNAPKV_MATRIX: _Rows = (
     ("BACKEND_MP", bool, "matrix.backends"),
     ("BACKEND_NATIVE", bool, "matrix.backends"),
     ("BACKEND_FS", bool, "matrix.backends"),
+    ("BACKEND_FS_NATIVE", bool, "matrix.backends"),
+    ("BACKEND_RESP", bool, "matrix.backends"),
+    ("BACKEND_VALKEY", bool, "matrix.backends"),
+    ("BACKEND_S3", bool, "matrix.backends"),
+    ("BACKEND_S3_RCLONE", bool, "matrix.backends"),
+    ("BACKEND_DAX", bool, "matrix.backends"),
+    ("BACKEND_MOCK", bool, "matrix.backends"),
+    ("BACKEND_PLUGIN", bool, "matrix.backends"),
+    ("BACKEND_NATIVE_PLUGIN", bool, "matrix.backends"),
+    ("BACKEND_FAULT_INJECT", bool, "matrix.backends"),
     ("RESTART_ENGINE", bool, "matrix.restarts"),
     ("RESTART_SERVER", bool, "matrix.restarts"),
     ("RESTART_BOTH", bool, "matrix.restarts"),
@@ -207,7 +217,10 @@ WORKFLOWS = {
 VARIANT, NO_IDENTITY = "variant", "none"
 """`matrix.identity`: KV is named by its exact variant, or not at all, as LMCache ships."""
 
-BACKENDS = ("process", "mp", "native", "fs")
+BACKENDS = (
+    "process", "mp", "native", "fs", "fs_native", "resp", "valkey", "s3", "s3_rclone", "dax",
+    "mock", "plugin", "native_plugin", "fault_inject",
+)  # fmt: skip
 RESTARTS = ("engine", "server", "both")
 """What the matrix is run over, in this order; each is an option, as BACKEND_MP or RESTART_BOTH."""
 

@@ -48,6 +48,7 @@ ONE_OF_EACH = [
     ),
     new.observed(**PLACE, step=1, what="files", value="absent"),
     new.emptied(backend="fs", objects_before=3, objects_after=0),
+    new.backend_unusable(backend="resp", message="no redis-server", remedy="install one"),
     new.restarted(backend="process", what="both"),
     new.mixed(
         index=0, engine="plain", kind="literal", artifact="mixed-0", required="any",

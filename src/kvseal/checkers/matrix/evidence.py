@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kvseal.checkers.matrix.place import Place
-from kvseal.checkers.matrix.plan import STOCK, NotRun, Spec, left_out, planned
+from kvseal.checkers.matrix.plan import STOCK, NotRun, Spec, left_out, planned, without_backend
 from kvseal.checkers.matrix.reasons import Reason, reason
 from kvseal.records.history import Event, History
 from kvseal.workload.matrix import ARTIFACTS, CASES, Case
@@ -126,7 +126,9 @@ def _excused(
     found += [reason("cell.both", place) for place in events if place in ran]
     # What was run is judged, whatever the driver says of it besides.
     excused = {
-        place: block for place, block in left_out(spec, events, cases).items() if place not in ran
+        place: block
+        for place, block in (left_out(spec, events, cases) | without_backend(spec, history)).items()
+        if place not in ran
     }
     return excused, [
         reason("cell.not_applicable", place, reason=events[place]["reason"])

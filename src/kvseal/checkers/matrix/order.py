@@ -14,7 +14,7 @@ from kvseal.checkers.matrix.place import Place
 from kvseal.checkers.matrix.reasons import Reason, reason
 from kvseal.records.history import Event
 from kvseal.workload.matrix import Act, Case
-from kvseal.workload.matrix.case import FS, NONE
+from kvseal.workload.matrix.case import BEHIND, NONE
 
 
 def check_order(evidence: Evidence, place: Place) -> Iterator[Reason]:
@@ -83,7 +83,7 @@ def _restarts(
         low < event.seq < high and event["what"] == place.after for event in restarts
     ):
         yield reason("restart.missing", place, what=place.after)
-    if place.backend == FS and not any(
+    if place.backend in BEHIND and not any(
         low < event.seq < high and event["objects_after"] == 0
         for event in evidence.emptied.get(place.backend, ())
     ):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kvseal.checkers.matrix.place import Place
-from kvseal.records.history import Event
+from kvseal.records.history import Event, History
 from kvseal.workload.matrix import AFTERS, BACKENDS, CASES, Case
 from kvseal.workload.matrix.case import BOTH, NONE, PROCESS, SERVER
 
@@ -163,4 +163,16 @@ def left_out(
         )
         for place in planned(spec)
         if place in events and may_not_apply(cases[place.case], place, spec.matrix.identity)
+    }
+
+
+def without_backend(spec: Spec, history: History) -> dict[Place, NotRun]:
+    """Return the planned cells of backends that could not be used; such a run never passes."""
+    unusable = {event["backend"]: event["message"] for event in history.named("backend_unusable")}
+    return {
+        place: NotRun(
+            place.case, (place.backend,), (place.after,), "driver", unusable[place.backend]
+        )
+        for place in planned(spec)
+        if place.backend in unusable
     }

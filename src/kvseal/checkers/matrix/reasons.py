@@ -51,6 +51,7 @@ REASONS: dict[str, tuple[Outcome, str]] = {
     "run.interrupted": (_OPEN, "the run was interrupted by {signal}"),
     "run.truncated": (_OPEN, "the last line of the history was broken off in writing"),
     "run.not_finished": (_OPEN, "the run did not reach its end"),
+    "backend.unusable": (_OPEN, "backend {backend} can't be used here: {message}; {remedy}"),
     "engines.missing": (_OPEN, "the history does not say that {engine} had started"),
     "artifact.missing": (_OPEN, "artifact {name} was not made"),
     "artifact.repeated": (_OPEN, "artifact {name} was made {count} times, so none of them counts"),

@@ -17,6 +17,9 @@ def check_run(evidence: Evidence) -> Iterator[Reason]:
     yield from evidence.reasons
     yield from _ends(evidence)
     yield from _engines(evidence)
+    for event in evidence.history.named("backend_unusable"):
+        values = {name: event[name] for name in ("backend", "message", "remedy")}
+        yield reason("backend.unusable", **values)
     for name in evidence.spec.matrix.cases:
         if name not in evidence.cases:
             yield reason("case.unknown", name=name)

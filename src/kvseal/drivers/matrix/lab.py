@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """One LMCache server and one vLLM of a backend, each of which can be restarted alone.
 
-Ports, folder of the second tier and variant index stay the same over a restart,
-as they would on a node whose service was restarted. Writes no history.
+Ports, second tier and variant index stay the same over a restart, as they would
+on a node whose service was restarted. Writes no history.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kvseal.backends.backend import Running
+from kvseal.backends.registry import backend as backend_named
 from kvseal.compaction.rope_config import rope_from_config
 from kvseal.drivers.matrix.listener import Listener
 from kvseal.engines.completions import CompletionClient
@@ -28,13 +31,15 @@ from kvseal.errors import EngineError
 from kvseal.models.directory import ModelDirectory
 from kvseal.process import free_port, segment_name
 from kvseal.spec.runspec import MatrixSpec
-from kvseal.workload.matrix.case import FS, MP, NATIVE
+from kvseal.workload.matrix.case import BEHIND, MP, NATIVE
 
 HEARTBEAT_SECONDS = 5.0
 """How often vLLM looks for its cache server, and how long it waits for the answer. A second was
 too short on busy cores, and a load that fails because of it ends vLLM (docs/upstream-notes.md)."""
 REGISTER_TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 0.1
+PACKAGES = "backends"
+"""Folder of an engine environment with requirements/backends.txt in it, if it was asked for."""
 INDEX_VARIABLE = "LMCACHE_TRANSFORM_INDEX"
 
 
@@ -64,21 +69,19 @@ class Lab:
         )
         self._listener = Listener() if backend == MP else None
         self._starts = 0
-        self._server_parts, self._engine_parts, self._client_parts = (ExitStack() for _ in "123")
+        self._behind: Running | None = None
+        self._behind_parts, self._server_parts, self._engine_parts, self._client_parts = (
+            ExitStack() for _ in "1234"
+        )
         self._lmcache: StartedServer[LMCacheEndpoint] | None = None
         self._vllm: StartedServer[VLLMEndpoint] | None = None
-        behind = ({"type": "fs", "base_path": str(self.disk)},) if backend == FS else ()
         server = CacheServer.of(bench.spec)
         self._server = replace(
             server,
             port=server.port or free_port(),
             http_port=server.http_port or free_port(),
-            l2_adapters=behind,
             arguments=self._watched(),
-            environment={INDEX_VARIABLE: str(self.index)} if behind else {},
         )
-        if behind:
-            self.disk.mkdir(parents=True)
 
     def _watched(self) -> tuple[str, ...]:
         """In one backend the server tells what it does: to a coordinator, and in a log."""
@@ -94,13 +97,20 @@ class Lab:
     def __enter__(self) -> Lab:
         if self._listener is not None:
             self._listener.__enter__()
+        if self.backend in BEHIND:
+            self._start_behind()
         return self
 
     def __exit__(self, *_: object) -> None:
         with ExitStack() as all_of_them:  # every one is closed, whichever fails
             if self._listener is not None:
                 all_of_them.callback(self._listener.__exit__)
-            for parts in (self._server_parts, self._engine_parts, self._client_parts):
+            for parts in (
+                self._behind_parts,
+                self._server_parts,
+                self._engine_parts,
+                self._client_parts,
+            ):
                 all_of_them.callback(parts.close)
 
     def start(self) -> None:
@@ -152,6 +162,32 @@ class Lab:
                 raise EngineGoneError(
                     "an engine does not answer any more", remedy="read the logs of this run"
                 )
+
+    def wipe(self) -> None:
+        """Empty the second tier, where that can be done under a running server."""
+        if self._behind is not None and self._behind.on_wipe is not None:
+            self._behind.wipe()
+
+    def _start_behind(self) -> None:
+        """Start the second tier: before any engine, and once for all their restarts."""
+        behind, bench = backend_named(self.backend), self._bench
+        packages = packages_of(sys.executable)
+        behind.require(
+            version=bench.spec.lmcache.version, python=sys.executable, python_path=packages
+        )
+        self._behind = self._behind_parts.enter_context(
+            behind.started(self.disk, run_id=bench.run_id, logs=bench.logs, packages=packages)
+        )
+        python_path = os.pathsep.join(map(str, (*packages, *self._behind.python_path)))
+        self._server = replace(
+            self._server,
+            l2_adapters=self._behind.adapters,
+            environment={
+                INDEX_VARIABLE: str(self.index),
+                **({"PYTHONPATH": python_path} if python_path else {}),
+                **self._behind.environment,
+            },
+        )
 
     def _start_server(self) -> None:
         bench = self._bench
@@ -218,6 +254,12 @@ class Lab:
         """The model's rotary embedding, as this engine runs it."""
         limit = self._bench.spec.vllm.max_model_len_tokens
         return rope_from_config(self._bench.model.config(), max_model_len_tokens=limit)
+
+
+def packages_of(python: str) -> tuple[Path, ...]:
+    """Return where the packages of the second tiers are, beside the engine environment's own."""
+    folder = Path(python).parent.parent / PACKAGES
+    return (folder,) if folder.is_dir() else ()
 
 
 def _running(server: StartedServer[E] | None) -> StartedServer[E]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from kvseal.drivers.environment import record_environment
@@ -26,7 +27,7 @@ from kvseal.drivers.recording import Recording
 from kvseal.drivers.run import ModelTokenizer, load_witness
 from kvseal.drivers.serving import STORE_TIMEOUT_SECONDS, prefill
 from kvseal.engines.completions import CompletionClient
-from kvseal.errors import EvidenceError, OptionError
+from kvseal.errors import EvidenceError, KvsealError, OptionError
 from kvseal.host.facts import HostFacts
 from kvseal.models.directory import ModelDirectory
 from kvseal.models.resolve import resolve_model
@@ -98,13 +99,8 @@ def run_matrix(spec: MatrixSpec, recording: Recording, host: HostFacts) -> None:
         if MP in backends:
             _all_rounds(_served(lab, model, matrix), matrix.restarts, rounds)
     for backend in backends:
-        if backend in (MP, PROCESS):
-            continue
-        with Lab(bench, backend, disks / backend) as lab:
-            lab.start()
-            lab.connect()
-            history.append(_started(lab))
-            _all_rounds(_served(lab, model, matrix), matrix.restarts, rounds)
+        if backend not in (MP, PROCESS):
+            _on_own_engines(bench, Lab(bench, backend, disks / backend), rounds)
     if PROCESS in backends:
         with InProcessSurface(spec, model, next(iter(made.values()))) as surface:
             _all_rounds(surface, matrix.restarts, rounds)
@@ -134,6 +130,28 @@ def backends_with_cases(
             remedy="choose others: `kvseal matrix --list --json` says where each exists",
         )
     return found
+
+
+def _on_own_engines(bench: Bench, lab: Lab, rounds: Rounds) -> None:
+    """Run all rounds of a backend, or say why it can't be used."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(lab)
+        except KvsealError as error:  # of its second tier: no engine was started yet
+            rounds.history.append(unusable(lab.backend, error))
+            return
+        lab.start()
+        lab.connect()
+        rounds.history.append(_started(lab))
+        _all_rounds(
+            _served(lab, bench.model, bench.spec.matrix), bench.spec.matrix.restarts, rounds
+        )
+
+
+def unusable(backend: str, error: KvsealError) -> dict[str, Any]:
+    """Return the event of a backend that was asked for and can't be used."""
+    remedy = error.remedy or "leave this backend out"
+    return builders.backend_unusable(backend=backend, message=error.message, remedy=remedy)
 
 
 def _all_rounds(surface: Surface, restarts: Sequence[str], rounds: Rounds) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backends with an LMCache server and a vLLM: shared memory, vLLM's own cache on, L2 on disk.
+"""The backends with an LMCache server and a vLLM: shared memory, vLLM's own cache on, each L2.
 
 Artifacts go in through LMCache's message queue and shared memory, requests
 through vLLM's HTTP interface; counts are the two servers' own.
@@ -7,7 +7,6 @@ through vLLM's HTTP interface; counts are the two servers' own.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from kvseal.drivers.matrix.acts import Acts
@@ -17,12 +16,11 @@ from kvseal.drivers.matrix.surface import Answer, Stored
 from kvseal.engines.variant_index import VariantIndex
 from kvseal.errors import EngineError
 from kvseal.identity import KVArtifact
-from kvseal.identity.variant import MARK, RESERVED, variant_of
+from kvseal.identity.variant import variant_of
 from kvseal.workload.matrix import Act
-from kvseal.workload.matrix.case import FS
+from kvseal.workload.matrix.case import BEHIND
 
-DISK_TIMEOUT_SECONDS = 60.0
-POLL_SECONDS = 0.05
+STORE_TIMEOUT_SECONDS = 60.0
 
 
 class ServedSurface:
@@ -37,7 +35,6 @@ class ServedSurface:
         self._model_name = model_name
         self._new_tokens = new_tokens
         self._acts = Acts(lab, model_name)
-        self._on_disk: list[tuple[str, str, int]] = []
 
     def store(self, made: Made, artifact: KVArtifact | None, cache_salt: str) -> int:
         """Write all chunks through LMCache's shared memory and read them back."""
@@ -45,22 +42,18 @@ class ServedSurface:
         receipt = self._lab.sdk.store_kv(
             made.keys, made.values, made.token_ids, cache_salt, variant=variant
         )
-        if self.backend == FS and not variant.startswith("r"):
-            self._on_disk.append((cache_salt, variant, receipt.chunks))
         return receipt.stored_tokens
 
     def settle(self) -> tuple[int, int] | None:
-        """Wait for transfers; with a disk behind, wait until it has everything and empty L1."""
-        self._lab.cache.wait_unlocked(timeout_seconds=DISK_TIMEOUT_SECONDS)
-        if self.backend != FS:
+        """Wait for transfers; with a second tier, wait until it has everything and empty L1.
+
+        What never arrives there is for the asks to show.
+        """
+        self._lab.cache.wait_unlocked(timeout_seconds=STORE_TIMEOUT_SECONDS)
+        if self.backend not in BEHIND:
             return None
-        deadline = time.monotonic() + DISK_TIMEOUT_SECONDS
-        for salt, variant, chunks in self._on_disk:
-            # What never arrives is for the asks to show.
-            while len(self._files(salt, variant)) < chunks and time.monotonic() < deadline:
-                time.sleep(POLL_SECONDS)
-        self._on_disk.clear()
-        self._lab.cache.wait_unlocked(timeout_seconds=DISK_TIMEOUT_SECONDS)
+        self._lab.cache.wait_stored_behind(timeout_seconds=STORE_TIMEOUT_SECONDS)
+        self._lab.cache.wait_unlocked(timeout_seconds=STORE_TIMEOUT_SECONDS)
         before, after = self._lab.cache.clear(memory_only=True)
         return before.objects, after.objects
 
@@ -78,7 +71,7 @@ class ServedSurface:
         except EngineError as error:
             self._lab.require_ready()  # a dead engine refuses everything
             return Answer(refusal=error.message)
-        self._lab.cache.wait_unlocked(timeout_seconds=DISK_TIMEOUT_SECONDS)
+        self._lab.cache.wait_unlocked(timeout_seconds=STORE_TIMEOUT_SECONDS)
         after = self._lab.cache.hit_counters(self._model_name, cache_salt)
         return Answer(
             output_token_ids=completion.token_ids,
@@ -101,18 +94,9 @@ class ServedSurface:
         self._lab.restart(what)
 
     def empty(self) -> None:
-        """Empty memory and disk."""
-        self._lab.cache.wait_unlocked(timeout_seconds=DISK_TIMEOUT_SECONDS)
+        """Empty memory, and what is behind it where that goes while the server runs."""
+        self._lab.cache.wait_unlocked(timeout_seconds=STORE_TIMEOUT_SECONDS)
+        if self.backend in BEHIND:
+            self._lab.cache.wait_stored_behind(timeout_seconds=STORE_TIMEOUT_SECONDS)
         self._lab.cache.clear(memory_only=True)
-        for file in self._lab.disk.glob("**/*"):
-            if file.is_file():
-                file.unlink(missing_ok=True)
-
-    def _files(self, salt: str, variant: str) -> list[str]:
-        mark = f"{MARK}{variant}@"
-        return [
-            file.name
-            for file in self._lab.disk.glob(f"**/*@{salt}.data")
-            if (mark in file.name if variant else RESERVED not in file.name)
-            and "##query" not in file.name
-        ]
+        self._lab.wipe()

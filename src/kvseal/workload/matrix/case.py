@@ -11,14 +11,30 @@ beside this file, the driver and the checker.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 PROCESS, MP, NATIVE, FS = "process", "mp", "native", "fs"
-BACKENDS = (PROCESS, MP, NATIVE, FS)
-"""LMCache inside one process; its server with shared memory; the same with vLLM's own
-prefix cache on; the server with a file system behind it, its memory emptied before each ask."""
-SERVED = (MP, NATIVE, FS)
+BEHIND: Mapping[str, bool] = {
+    FS: True,
+    "fs_native": True,
+    "resp": True,
+    "valkey": True,
+    "s3": True,
+    "s3_rclone": True,
+    "dax": False,
+    "mock": False,
+    "plugin": True,
+    "native_plugin": True,
+    "fault_inject": True,
+}
+"""The server with a second tier behind its memory, which is emptied before each ask: the kind of
+tier → whether what is in it lasts over a restart of the server. Source: kvseal.backends."""
+SERVED = (MP, NATIVE, *BEHIND)
 """The backends that are an LMCache server and a vLLM."""
+BACKENDS = (PROCESS, *SERVED)
+"""LMCache inside one process; its server with shared memory; the same with vLLM's own
+prefix cache on; the same server with each second tier."""
 
 NONE, ENGINE, SERVER, BOTH = "none", "engine", "server", "both"
 AFTERS = (NONE, ENGINE, SERVER, BOTH)
@@ -150,8 +166,8 @@ def survives(local: bool, backend: str, after: str) -> bool:
     """Whether an artifact is still there: request-local ones never leave the server's memory."""
     if backend == PROCESS:
         return after == NONE
-    if backend == FS:
-        return not local
+    if backend in BEHIND:
+        return not local and (BEHIND[backend] or after in (NONE, ENGINE))
     return after in (NONE, ENGINE)
 
 
@@ -161,7 +177,7 @@ def required_here(step: Step, *, local: bool, backend: str, after: str) -> Requi
     local: whether the artifact it asks for is request-local.
     """
     lost = not step.before_restart and not survives(local, backend, after)
-    if step.before_restart and backend == FS and local:
+    if step.before_restart and backend in BEHIND and local:
         lost = True
     if isinstance(step, Ask) and step.required is Required.HIT and lost:
         return Required.MISS

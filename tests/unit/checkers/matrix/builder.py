@@ -22,6 +22,7 @@ from kvseal.records.matrix import TABLE
 from kvseal.spec.runspec import MatrixSpec
 from kvseal.store import create_run_folder, write_json, write_manifest, write_text
 from kvseal.workload.matrix import ARTIFACTS, Act, Ask, Case, Required, chosen, required_here
+from kvseal.workload.matrix.case import BEHIND
 
 CHUNK = 64
 TAIL = [7, 7, 7]
@@ -237,8 +238,8 @@ def passing_events(spec: Spec) -> list[dict[str, Any]]:
             # One process knows no tenants, so its cells come one after the other.
             for batch in [[cell] for cell in cells] if backend == "process" else [cells]:
                 events += [event for cell in batch for event in cell.begin()]
-                if backend == "fs":
-                    events.append(new.emptied(backend="fs", objects_before=9, objects_after=0))
+                if backend in BEHIND:
+                    events.append(new.emptied(backend=backend, objects_before=9, objects_after=0))
                 if after != "none":
                     events.append(new.restarted(backend=backend, what=after))
                 events += [event for cell in batch for event in cell.steps(early=False)]

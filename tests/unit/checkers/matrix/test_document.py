@@ -18,12 +18,14 @@ from kvseal.checkers.matrix import COUNTED, REASONS, judge_again
 from kvseal.records import matrix_builders as new
 from kvseal.records.schemas import validate
 from kvseal.workload.matrix import AFTERS, BACKENDS, CASES
+from kvseal.workload.matrix.case import SERVED
 
 build = SimpleNamespace(**runpy.run_path(str(Path(__file__).parent / "builder.py")))
 Events = list[dict[str, Any]]
 Damage = Callable[[Events], object]
 SMALL = build.make_spec(backends=("mp",), restarts=(), mixed_requests=0)
 OWN = "same-transform"
+WHOLE = len(CASES) * len(BACKENDS) * len(AFTERS)
 
 
 @functools.cache
@@ -225,12 +227,12 @@ def test_a_run_broken_off_anywhere_has_a_whole_result(count: int) -> None:
 
 
 def test_the_result_of_everything_is_whole_and_counts_every_cell() -> None:
-    chosen = build.make_spec()
+    chosen = build.make_spec(backends=BACKENDS)
     result = build.judged(chosen, passing(chosen))
     validate(json.loads(json.dumps(result)), "matrix-result.v1")
     counts = result["counts"]
     assert result["verdict"] == "PASS"
-    assert counts["cells"] + counts["not_run"] == len(CASES) * len(BACKENDS) * len(AFTERS)
+    assert counts["cells"] + counts["not_run"] == WHOLE
     assert counts["cells"] == sum(counts[name] for name in COUNTED.values()) == counts["passed"]
     assert {block["by"] for block in result["not_run"]} == {"table"}
     assert all(block["reason"] for block in result["not_run"])
@@ -241,10 +243,10 @@ def test_the_result_of_everything_is_whole_and_counts_every_cell() -> None:
 
 def test_what_the_spec_leaves_out_is_counted_and_told() -> None:
     result = build.judged(SMALL, passing())
-    assert result["counts"]["cells"] + result["counts"]["not_run"] == len(CASES) * 16
+    assert result["counts"]["cells"] + result["counts"]["not_run"] == WHOLE
     left = [b for b in result["not_run"] if (b["case"], b["by"]) == (OWN, "spec")]
     assert [(b["backends"], b["afters"]) for b in left] == [
-        (["process", "native", "fs"], list(AFTERS)),
+        ([name for name in BACKENDS if name != "mp"], list(AFTERS)),
         (["mp"], ["engine", "server", "both"]),
     ]
 
@@ -265,12 +267,12 @@ def test_cases_that_the_spec_leaves_out_are_counted_and_told() -> None:
     assert set(cells(result)) == {
         (OWN, "mp", "none"), (OWN, "fs", "none"), ("request-local-files", "fs", "none"),
     }  # fmt: skip
-    assert result["counts"]["cells"] + result["counts"]["not_run"] == len(CASES) * 16
+    assert result["counts"]["cells"] + result["counts"]["not_run"] == WHOLE
     left = [block for block in result["not_run"] if block["case"] == "capability"]
     assert [(b["by"], b["backends"], b["afters"]) for b in left] == [
         ("table", ["process"], list(AFTERS)),
-        ("table", ["mp", "native", "fs"], ["engine", "server", "both"]),
-        ("spec", ["mp", "native", "fs"], ["none"]),
+        ("table", list(SERVED), ["engine", "server", "both"]),
+        ("spec", list(SERVED), ["none"]),
     ]
     assert left[-1]["reason"] == "the run spec leaves this case out"
 
@@ -278,6 +280,33 @@ def test_cases_that_the_spec_leaves_out_are_counted_and_told() -> None:
 def test_a_chosen_case_that_was_not_run_does_not_pass() -> None:
     events = [event for event in passing(SOME) if event.get("case") != OWN]
     assert codes(build.judged(SOME, events)) == {"cell.missing"}
+
+
+def test_a_backend_that_cannot_be_used_is_told_and_keeps_the_run_from_passing() -> None:
+    events = [event for event in passing(SOME) if event.get("backend") != "fs"]
+    why = {"message": "there is no disk", "remedy": "buy one"}
+    events.insert(-1, new.backend_unusable(backend="fs", **why))
+    result = build.judged(SOME, events)
+    validate(json.loads(json.dumps(result)), "matrix-result.v1")
+    assert result["verdict"] == "INCONCLUSIVE"
+    assert [(entry["code"], entry["message"]) for entry in result["reasons"]] == [
+        ("backend.unusable", "backend fs can't be used here: there is no disk; buy one")
+    ]
+    assert set(cells(result)) == {(OWN, "mp", "none")}
+    left = [block for block in result["not_run"] if block["by"] == "driver"]
+    assert {(b["case"], tuple(b["backends"]), b["reason"]) for b in left} == {
+        (OWN, ("fs",), "there is no disk"), ("request-local-files", ("fs",), "there is no disk"),
+    }  # fmt: skip
+    assert result["counts"]["cells"] + result["counts"]["not_run"] == WHOLE
+
+
+def test_what_a_backend_did_is_judged_even_if_it_is_called_unusable() -> None:
+    events = passing(SOME)
+    why = {"message": "there is no disk", "remedy": "buy one"}
+    events.insert(-1, new.backend_unusable(backend="fs", **why))
+    result = build.judged(SOME, events)
+    assert result["counts"]["cells"] == 3
+    assert codes(result) == {"backend.unusable"}
 
 
 def test_a_case_that_was_not_chosen_counts_for_nothing() -> None:
@@ -324,7 +353,7 @@ def test_the_process_has_no_server_to_restart() -> None:
     told = [block for block in result["not_run"] if block["by"] == "driver"]
     assert len(told) == len(behind)
     assert {block["reason"] for block in told} == {"no server"}
-    assert result["counts"]["cells"] + result["counts"]["not_run"] == len(CASES) * 16
+    assert result["counts"]["cells"] + result["counts"]["not_run"] == WHOLE
 
 
 def test_a_case_that_does_not_exist_somewhere_may_be_said_not_to() -> None:
