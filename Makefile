@@ -75,9 +75,12 @@ run-spec.json: extra_vars.yaml $(SOURCES)
 	$(Q)$(IN) kvseal spec --vars extra_vars.yaml --out run-spec.json
 
 ##@ Development
-.PHONY: check lock
+.PHONY: check check-all lock
 check: ## Lint, unit tests, and tests on real engines
 	$(Q)scripts/check
+
+check-all: ## The same, and the matrix on every second tier (hours)
+	$(Q)scripts/check all
 
 lock: ## Resolve requirements/ again (see requirements/README.md)
 	$(Q)$(IN) scripts/lock
