@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process with LMCache that stores objects through its own L2 adapters; reads JSON on stdin.
 
-{"adapters": [configuration, …], "objects": [[hash, model, rank, group, salt, size], …]}
-Each object goes into each adapter. The bytes of an object are its place in the
-list, repeated. Started by test_written_stores.py.
+[[configuration of an adapter, [[hash, model, rank, group, salt, size], …]], …]
+
+The bytes of an object are its place in the list and one, repeated. Started by
+test_written_stores.py.
 """
 
 from __future__ import annotations
@@ -49,6 +50,5 @@ def store(configuration: dict[str, Any], objects: list[list[Any]]) -> None:
 
 
 if __name__ == "__main__":
-    asked = json.load(sys.stdin)
-    for adapter in asked["adapters"]:
-        store(adapter, asked["objects"])
+    for adapter, objects in json.load(sys.stdin):
+        store(adapter, objects)
