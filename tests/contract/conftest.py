@@ -143,6 +143,9 @@ def running(
 ) -> Iterator[Running]:
     """The backend's server, up; without it the test is skipped, with what is missing."""
     states = request.config.stash[STATES]
+    if backend.apart:
+        states[backend.name] = f"apart ({backend.apart})"
+        pytest.skip(states[backend.name])
     refusal = backend.refused(lmcache_version, salted=False)
     lacking = [] if refusal else backend.missing(sys.executable, packages())
     if refusal or lacking:

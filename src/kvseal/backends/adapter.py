@@ -18,6 +18,7 @@ Source: LMCache 0.5.4 to 0.5.6, `v1/distributed/storage_manager.py: StorageManag
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import select
@@ -125,7 +126,13 @@ class Adapter:
             self.lmcache.submit_unlock(locked)
 
     def delete(self, keys: Sequence[Any]) -> None:
-        """Ask the adapter to remove `keys`; adapters that can't do nothing."""
+        """Ask the adapter to remove `keys`; an adapter that can't does nothing.
+
+        What is locked is not removed, and adapters unlock in their own time: a lookup
+        of a key that nobody has is answered after what was asked before it.
+        """
+        nobodys = dataclasses.replace(keys[0], chunk_hash=os.urandom(32))
+        self._lookup([nobodys])
         self.lmcache.delete(list(keys))
 
     @property

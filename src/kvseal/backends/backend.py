@@ -50,11 +50,15 @@ NATIVE = KeyText(
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a release of LMCache can't be used here, or (`salted_only`) not with a salt."""
+    """Why a release of LMCache can't be used here, or (`salted_only`) not with a salt.
+
+    `leaks`: it would not fail, but mix what differs in the salt.
+    """
 
     reason: str
     remedy: str
     salted_only: bool = False
+    leaks: bool = False
 
 
 @dataclass
@@ -120,6 +124,11 @@ class Backend(ABC):
     """Whether LMCache can remove an entry from it."""
     limits: ClassVar[str] = ""
     """What a user has to know besides, in words."""
+
+    confuses: ClassVar[tuple[str, str] | None] = None
+    """Two texts that its key's text does not tell apart in a model's name, as stock LMCache."""
+    apart: ClassVar[str] = ""
+    """Why the common contract does not apply to it, and what is tried instead."""
 
     needs: ClassVar[tuple[Need, ...]] = ()
     packages: ClassVar[bool] = False

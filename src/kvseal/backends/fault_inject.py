@@ -25,6 +25,7 @@ class FaultInject(Backend):
     name = "fault_inject"
     adapter_type = "fault_inject"
     lasts_over_lmcache = True
+    confuses = Fs.confuses
     limits = Fs.limits
     needs = Fs.needs
 

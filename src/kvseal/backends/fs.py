@@ -21,6 +21,7 @@ class Fs(Backend):
     name = "fs"
     adapter_type = "fs"
     lasts_over_lmcache = True
+    confuses = ("/", "-SEP-")
     limits = "file names of at most 255 bytes; no limit on the space taken"
     needs = (Module("aiofiles", "LMCache brings it: install its requirements"),)
 

@@ -8,17 +8,28 @@ a backend by name.
 
 from __future__ import annotations
 
+from kvseal.backends.aerospike import Aerospike
 from kvseal.backends.backend import Backend
+from kvseal.backends.bigtable import Bigtable
 from kvseal.backends.dax import Dax
 from kvseal.backends.fault_inject import FaultInject
 from kvseal.backends.fs import Fs
 from kvseal.backends.fs_native import FsNative
+from kvseal.backends.hf3fs import Hf3fs
+from kvseal.backends.hfbucket import HfBucket
 from kvseal.backends.mock import Mock
+from kvseal.backends.mooncake_store import MooncakeStore
 from kvseal.backends.native_plugin import NativePlugin
+from kvseal.backends.nixl_native import NixlNative
+from kvseal.backends.nixl_store import NixlStore
+from kvseal.backends.nixl_store_dynamic import NixlStoreDynamic
+from kvseal.backends.p2p import P2P
 from kvseal.backends.plugin import Plugin
+from kvseal.backends.raw_block import RawBlock
 from kvseal.backends.resp import Resp
 from kvseal.backends.s3 import S3
 from kvseal.backends.s3_rclone import S3Rclone
+from kvseal.backends.sagemaker_hyperpod import SageMakerHyperPod
 from kvseal.backends.valkey import Valkey
 from kvseal.errors import OptionError
 
@@ -34,6 +45,17 @@ BACKENDS: tuple[Backend, ...] = (
     FaultInject(),
     Plugin(),
     NativePlugin(),
+    NixlStore(),
+    NixlStoreDynamic(),
+    P2P(),
+    MooncakeStore(),
+    RawBlock(),
+    Aerospike(),
+    Bigtable(),
+    Hf3fs(),
+    HfBucket(),
+    NixlNative(),
+    SageMakerHyperPod(),
 )
 
 NAMES: tuple[str, ...] = tuple(backend.name for backend in BACKENDS)
