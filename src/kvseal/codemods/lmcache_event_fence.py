@@ -6,7 +6,8 @@ is cached: token bindings on the event bus, what the coordinator's directory and
 blend index make of them, the KV events of worker and server, and the
 fingerprints of blending. All of them mean ordinary KV. Entries that carry a
 variant are left out: no bindings, no stamps, no KV events, no fingerprints; and
-a blend request that names a variant is refused.
+a blend request that names a variant is refused. What the coordinator's directory
+does is in `lmcache_directory_fence.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 from kvseal.codemods.anchor import Anchor, rewrite_source
 from kvseal.codemods.codemod import Codemod
 from kvseal.codemods.environment import Distribution
+from kvseal.codemods.lmcache_directory_fence import directory_anchors
 from kvseal.codemods.lmcache_transform_identity import LMCACHE_VERSIONS
 from kvseal.codemods.syntax import after, branch, first_in_body, function, instead, line
 
@@ -160,9 +162,9 @@ _NEWEST: dict[str, tuple[Anchor, ...]] = {
     ),
 }
 _OF_VERSION: dict[str, dict[str, tuple[Anchor, ...]]] = {
-    "0.5.4": _OLD_BLEND,
-    "0.5.5": _NEW_BLEND,
-    "0.5.6": _NEW_BLEND | _NEWEST,
+    "0.5.4": _OLD_BLEND | directory_anchors("0.5.4"),
+    "0.5.5": _NEW_BLEND | directory_anchors("0.5.5"),
+    "0.5.6": _NEW_BLEND | _NEWEST | directory_anchors("0.5.6"),
 }
 
 

@@ -2,7 +2,8 @@
 """LMCache: people and metrics see model and variant apart.
 
 The model name in a key carries the variant. A metric label would then grow with
-every variant, so labels get the model alone. The log of lookups, the HTTP list
+every variant, so labels get the model alone. The log of lookups (which has no line of
+a request-local variant), the HTTP list
 of objects and the coordinator's list of keys on the command line show both, each
 in a field of its own, for entries that have a variant; what they show of others
 is unchanged. A listed object keeps its `key` as it is, since it is what a delete
@@ -39,8 +40,11 @@ MODEL_LABEL = """
 attrs["model_name"] = transform_identity.split(str(model_name))[0]
 """
 LOG_VARIANT = """
-# kvseal: model and variant apart; without a variant the line is as it was.
+# kvseal: model and variant apart; without a variant the line is as it was, and of
+# a request-local one there is none: whoever knows its name may read it and end it.
 model, variant = transform_identity.split(data["model_name"])
+if variant.startswith("r"):
+    return
 if variant:
     data |= {"model_name": model, "variant": variant}
 """

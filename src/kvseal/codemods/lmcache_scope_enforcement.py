@@ -7,7 +7,8 @@ to read or write them once their lease is over, and deletes them as soon as no
 reader or writer holds them: at the end of the lease, or in the eviction
 controller's next turn, a second later. Keys of a scope that the server does not
 take are refused where a request becomes object keys. `added/transform_scope.py`
-has the rules; ordinary keys pass one test for a substring of their model name.
+has the rules, and `lmcache_scope_names.py` the places where a name would get out;
+ordinary keys pass one test for a substring of their model name.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from kvseal.codemods.added import source_of
 from kvseal.codemods.anchor import Anchor, rewrite_source
 from kvseal.codemods.codemod import Codemod
 from kvseal.codemods.environment import Distribution
+from kvseal.codemods.lmcache_scope_names import PREFETCH, RESOLVER, TRACE, name_anchors
 from kvseal.codemods.lmcache_transform_identity import LMCACHE_VERSIONS
 from kvseal.codemods.syntax import after, first_in_body, function, line, loop
 
@@ -201,8 +203,9 @@ def _anchors(version: str) -> dict[str, tuple[Anchor, ...]]:
 
 
 def rewrite(distribution: Distribution, sources: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the seven files with the edit made, and two added ones (see `Codemod.rewrite`)."""
-    anchors = _anchors(distribution.release)
+    """Return the files with the edit made, and two added ones (see `Codemod.rewrite`)."""
+    release = distribution.release
+    anchors = _anchors(release) | name_anchors(release)
     absent = ("transform_scope", "expire_leases", "end_lease")
     edited = {
         path: rewrite_source(path, sources[path], anchors[path], absent=absent) for path in anchors
@@ -215,6 +218,6 @@ CODEMOD = Codemod(
     name="lmcache_scope_enforcement",
     summary="LMCache takes allowed scopes only, and request-local KV stays in L1 and ends",
     versions={"lmcache": LMCACHE_VERSIONS},
-    edited=(KEYS, L1, MANAGER, STORE, EVICTION, P2P, EVENTS),
+    edited=(KEYS, L1, MANAGER, STORE, EVICTION, P2P, EVENTS, TRACE, RESOLVER, PREFETCH),
     rewrite=rewrite,
 )

@@ -86,6 +86,60 @@ def check_stamps():
     events.flush()
     return Sink.seen
 
+def check_directory():
+    import numpy as np
+    from lmcache.v1.mp_coordinator import api
+    try:
+        from lmcache.v1.mp_coordinator.views import key_directory
+    except ModuleNotFoundError:
+        from lmcache.v1.mp_coordinator import key_directory
+    directory = key_directory.KeyDirectory()
+    directory.enable_blend_lookup(chunk_size=4, probe_stride=1)
+    keys = {name: entries(name)[0] for name in ("m", VARIANT)}
+
+    def told(kind, seq, *names):
+        # A server without the edits tells tokens of a variant as well.
+        directory.consume(api.CacheEventBatch(
+            instance_id="i", incarnation=1, seq=seq, event_type=api.CacheEventType(kind),
+            tier=key_directory.Tier.L1, backend="dram",
+            entries=[
+                api.CacheEventEntry(
+                    keys[name].to_encoded_object_key(), 1, [0, 1, 2, 3], token_offset=0
+                )
+                for name in names
+            ],
+        ))
+
+    def seen():
+        query = np.array([0, 1, 2, 3], dtype=np.uint32)
+        spaces = [()]
+        if hasattr(api, "BlendNamespace"):
+            spaces = [(api.BlendNamespace(name, "", 1),) for name in keys]
+        return {
+            "tokens": [
+                list(directory.get_token_ids([key_directory.token_binding_name(key)])[0])
+                for key in keys.values()
+            ],
+            "placed": [len(found) for found in directory.lookup(list(keys.values()))],
+            "offers": [len(directory.blend_match(query, *space)) for space in spaces],
+        }
+
+    told("store", 1, VARIANT)
+    alone = seen()
+    told("store", 2, "m", VARIANT)
+    both = seen()
+    told("delete", 3, "m")
+    left = seen()
+    groups = None
+    if hasattr(directory, "get_keys_across_object_groups"):
+        from dataclasses import replace
+        keys["other group"] = replace(keys[VARIANT], object_group_id=1)
+        told("store", 4, "other group", "m")
+        del keys["other group"]
+        found = directory.get_keys_across_object_groups(list(keys.values()))
+        groups = [[key.model_name, key.object_group_id] for key in found]
+    return {"alone": alone, "both": both, "left": left, "groups": groups}
+
 def check_fingerprints():
     module = loaded("blend.store")
     cls = module.StoreMixin if module else loaded("blend_v3").BlendV3Module
@@ -196,6 +250,20 @@ def test_tokens_are_bound_to_ordinary_entries_only(found: Any) -> None:
 
 def test_the_coordinator_gets_no_tokens_of_a_variant(found: Any) -> None:
     assert found["stamps"] == {"m": [[0, 1, 2, 3], [4, 5, 6, 7]], VARIANT: [[], []]}
+
+
+def test_the_directory_gives_a_variant_no_tokens(found: Any, lmcache: LMCacheCopy) -> None:
+    old = lmcache.version == "0.5.4"
+    tokens = [0, 1, 2, 3]
+    seen = found["directory"]
+    none = [0] if old else [0, 0]
+    assert seen["alone"] == {"tokens": [[], []], "placed": [0, 1], "offers": none}
+    offers = [1] if old else [1, 0]
+    assert seen["both"] == {"tokens": [tokens, []], "placed": [1, 1], "offers": offers}
+    assert seen["left"] == {"tokens": [[], []], "placed": [0, 1], "offers": none}
+    if lmcache.version == "0.5.6":
+        # What lies in several object groups stays together, each under its own name.
+        assert seen["groups"] == [["m", 0], [VARIANT, 0], [VARIANT, 1]]
 
 
 def test_a_variants_store_leaves_no_fingerprint(found: Any) -> None:

@@ -175,11 +175,10 @@ def test_a_label_is_the_model_alone(found: Any, where: str) -> None:
     assert found[where] == ["m", "m", "m##query"]
 
 
-def test_the_log_of_lookups_shows_both_apart(found: Any) -> None:
+def test_the_log_of_lookups_shows_both_apart_and_no_request_local_one(found: Any) -> None:
     assert found["log"] == [
         {"model_name": "m"},
         {"model_name": "m", "variant": Q},
-        {"model_name": "m##query", "variant": R},
     ]
 
 

@@ -234,6 +234,63 @@ def check_http():
         answers.append([answer.status_code, answer.json()])
     return answers
 
+def check_trace():
+    from lmcache.v1.distributed import api
+    from lmcache.v1.mp_observability.event import Event, EventType
+    from lmcache.v1.mp_observability.trace.reader import TraceReader
+    from lmcache.v1.mp_observability.trace.recorder import StorageTraceRecorder
+
+    class Held:
+        # A prefetch's argument: keys at some depth.
+        def __init__(self, **held):
+            self.__dict__.update(held)
+
+    path = tempfile.mkdtemp() + "/trace"
+    recorder = StorageTraceRecorder(path)
+    for number, variant in enumerate(("", LOCAL, QUERY, OTHER)):
+        for args in ({"keys": [key(variant)]}, {"keys": {key(variant)}, "n": number}):
+            recorder._on_trace_call(Event(event_type=EventType.TRACE_CALL, metadata={
+                "qualname": "q", "args": args, "t_mono": time.monotonic(),
+            }))
+    recorder.close()
+    with TraceReader(path) as reader:
+        records = [record.args["keys"] for record in reader.records()]
+    from lmcache.v1 import transform_scope
+    spec = Held(key_groups=[Held(keys=[key(QUERY)]), Held(keys=[key(LOCAL)])])
+    plain = Held(key_groups=[Held(keys=[key("")])], layout_desc=LAYOUT)
+    return {
+        "names": [str(keys).count("##tv1-" + name) for keys in records for name in (QUERY, LOCAL)],
+        "dropped": recorder._dropped_count,
+        "file": (LOCAL in str(Path(path).read_bytes()), QUERY in str(Path(path).read_bytes())),
+        "deep": [transform_scope.names_local({"spec": held}) for held in (spec, plain)],
+    }
+
+def check_names():
+    from lmcache.v1.distributed.api import Tier
+    from lmcache.v1.multiprocess.cache_control import errors, key_resolver, prefetch_service
+    from lmcache.v1.multiprocess.token_hasher import TokenHasher
+
+    hasher = TokenHasher(4, "blake3")
+
+    def resolved(name):
+        try:
+            keys, chunks = key_resolver.resolve_object_keys(hasher, name, 1, list(range(8)), "")
+            return [k.model_name for k in keys]
+        except ValueError as error:
+            return str(error)
+
+    def fetched(name):
+        try:
+            # Whatever lies behind the first lines is not there.
+            prefetch_service.PrefetchService(None).submit(name, 1, [], "", Tier.L2, Tier.L1)
+        except errors.InvalidRequest as error:
+            return str(error)
+        except AttributeError:
+            return "taken"
+
+    names = ["m", *(key(v).model_name for v in (QUERY, LOCAL, "g1" + "a" * 32)), "m##tv1-q1short"]
+    return [[resolved(name), fetched(name)] for name in names]
+
 def check_scopes():
     from lmcache.v1.distributed import api
     from lmcache.v1.multiprocess.custom_types import IPCCacheServerKey
@@ -351,15 +408,36 @@ def test_l2_and_peers_are_not_asked_for_request_local_entries(found: Any) -> Non
 
 def test_a_peer_gets_no_request_local_entry(found: Any) -> None:
     peer = found["peer"]
-    assert "stays on this server" in peer["local"]
+    assert "stays on its server" in peer["local"]
     assert "does not take" in peer["global"]
     assert (peer["query"], peer["plain"]) == ("served", "served")
-    assert "stays on this server" in peer["unlock"]
+    assert "stays on its server" in peer["unlock"]
     assert peer["released"] == 0
 
 
 def test_request_local_entries_are_not_reported(found: Any) -> None:
     assert found["events"] == ["m", QUERY, 6]
+
+
+def test_a_trace_has_no_call_with_request_local_keys(found: Any) -> None:
+    trace = found["trace"]
+    # Two calls each of ordinary and of query-scoped keys.
+    assert trace["names"] == [0, 0, 0, 0, 1, 0, 1, 0]
+    assert trace["dropped"] == 0
+    assert trace["file"] == [False, True]
+    assert trace["deep"] == [True, False]
+
+
+def test_a_request_by_tokens_names_no_request_local_entry(found: Any) -> None:
+    ordinary, query, local, forbidden, malformed = found["names"]
+    assert ordinary == [["m", "m"], "taken"]
+    assert query == [[QUERY, QUERY], "taken"]
+    for text in local:
+        assert "is request-local and stays on its server" in text
+    for text in forbidden:
+        assert "a scope that this server does not take" in text
+    for text in malformed:
+        assert "malformed variant" in text
 
 
 def test_a_scope_that_is_not_allowed_is_refused_before_keys_are_made(found: Any) -> None:

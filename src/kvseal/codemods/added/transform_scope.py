@@ -17,7 +17,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,12 +73,30 @@ def check_allowed(model_name: str) -> None:
         )
 
 
+def refuse_local_name(model_name: str) -> None:
+    """Refuse a request-local entry's name, or one of a forbidden scope."""
+    check_allowed(model_name)
+    if is_local(model_name):
+        raise ValueError(f"{model_name!r} is request-local and stays on its server")
+
+
 def refuse_local(keys: Iterable[Any]) -> None:
     """Refuse to hand request-local entries, or those of a forbidden scope, to another server."""
     for key in keys:
-        check_allowed(key.model_name)
-        if is_local(key.model_name):
-            raise ValueError(f"{key.model_name!r} is request-local and stays on this server")
+        refuse_local_name(key.model_name)
+
+
+def names_local(value: Any) -> bool:
+    """Return whether a request-local key is somewhere in the arguments of a call."""
+    if isinstance(value, Mapping):
+        return any(names_local(item) for item in value.values())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return any(names_local(item) for item in value)
+    name = getattr(value, "model_name", None)
+    if isinstance(name, str):
+        return is_local(name)
+    parts = (getattr(value, part, None) for part in ("keys", "key_groups"))
+    return any(names_local(part) for part in parts if part is not None)
 
 
 @dataclass
