@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -37,6 +40,7 @@ class Server:
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.answer: Callable[[str, dict[str, list[str]]], tuple[int, str]] = lambda *_: (200, "")
         self.port = 0
+        self.part = ""
 
     def store(self, **environment: str) -> BucketStore:
         return BucketStore(f"http://127.0.0.1:{self.port}", "kv-0", {**SECRETS, **environment})
@@ -58,6 +62,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
             data = text.encode("utf-8")
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
+            if state.part:
+                self.send_header("Content-Range", state.part)
             self.end_headers()
             self.wfile.write(data)
 
@@ -117,6 +123,33 @@ def test_a_request_is_signed_for_the_region_and_tells_no_secret(server: Server) 
 
 
 @pytest.mark.parametrize(
+    "path",
+    [
+        "/kv-0?encoding-type=url&list-type=2",
+        "/kv-0?continuation-token=t%3D%2F%2B%20&encoding-type=url&list-type=2",
+        "/kv-0/a/b%40%23%20%2B%C3%A9",
+    ],
+)
+def test_a_signature_is_the_one_that_botocore_makes(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("awscrt", reason="awscrt: engine environment")
+    folders = os.environ.get("KVSEAL_TEST_BACKEND_PACKAGES", "").split(os.pathsep)
+    monkeypatch.setattr(sys, "path", [*sys.path, *filter(None, folders)])
+    auth = pytest.importorskip("botocore.auth", reason="moto's: KVSEAL_TEST_BACKEND_PACKAGES")
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
+    secrets = ("ACCESS", "SECRET", "TOKEN")
+    ours = s3._Signer(secrets, "eu-central-1").headers("h:9000", path)
+    made_at = datetime.strptime(ours["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+    monkeypatch.setattr(auth, "get_current_datetime", lambda *_, **__: made_at)
+    request = AWSRequest("GET", f"http://h:9000{path}", headers={"host": "h:9000"})
+    auth.S3SigV4Auth(Credentials(*secrets), "s3", "eu-central-1").add_auth(request)
+    assert ours["Authorization"] == request.headers["Authorization"]
+
+
+@pytest.mark.parametrize(
     ("status", "text", "said"),
     [
         (403, "<Error><Code>AccessDenied</Code><Key>ACCESS</Key></Error>", "403, AccessDenied"),
@@ -145,18 +178,30 @@ def test_a_listing_that_turns_in_circles_ends(server: Server) -> None:
 def test_parts_of_objects_are_read(server: Server) -> None:
     def answer(path: str, query: dict[str, list[str]]) -> tuple[int, str]:
         if query:
-            return 200, page("a%2Fb%40%23", "gone", "whole")
-        return {"/kv-0/a/b%40%23": (206, "bytes"), "/kv-0/gone": (404, "")}.get(path, (200, "all"))
+            return 200, page("a%2Fb%40%23", "gone", "short", "whole")
+        parts = {
+            "/kv-0/a/b%40%23": (206, "bytes"),
+            "/kv-0/gone": (404, ""),
+            "/kv-0/short": (416, ""),
+        }
+        return parts.get(path, (200, "all"))
 
     server.answer = answer
     store = server.store()
     items = iter(store)
-    assert store.read(next(items), 10, 5) == b"bytes"
+    first = next(items)
+    server.part = "bytes 10-14/99"
+    assert store.read(first, 10, 5) == b"bytes"
     assert server.requests[-1][2]["range"] == "bytes=10-14"
+    with pytest.raises(StoreError, match="status 206 for a part"):
+        store.read(first, 11, 5)
+    assert store.read(next(items), 0, 5) == b""
     assert store.read(next(items), 0, 5) == b""
     whole = next(items)
+    assert store.read(whole, 10, 5) == b"all"  # as rclone answers
+    server.part = ""
     with pytest.raises(StoreError, match="status 200 for a part"):
-        store.read(whole, 0, 5)
+        store.read(whole, 10, 5)
 
 
 def test_no_server_is_an_error_of_the_source(server: Server) -> None:

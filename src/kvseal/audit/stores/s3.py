@@ -30,6 +30,8 @@ TIMEOUT_SECONDS = 60.0
 MAX_PAGE_BYTES = 64 << 20
 """A page lists 1000 objects, whose names have 1024 bytes at most."""
 DEFAULT_REGION = "us-east-1"
+_GONE = (http.client.NOT_FOUND, http.client.REQUESTED_RANGE_NOT_SATISFIABLE)
+"""The object was deleted since it was listed, or is shorter."""
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
@@ -85,12 +87,12 @@ class BucketStore:
     def read(self, found: Found, offset: int, size: int) -> bytes:
         """Return bytes of an object; none where it is gone."""
         name = quote(found.name.encode("utf-8", "surrogateescape"))
-        status, body = self._get(
-            f"{quote(self._path)}/{name}", {"range": f"bytes={offset}-{offset + size - 1}"}, size
-        )
-        if status == http.client.NOT_FOUND:
+        asked = {"range": f"bytes={offset}-{offset + size - 1}"}
+        status, part, body = self._get(f"{quote(self._path)}/{name}", asked, size)
+        if status in _GONE:
             return b""
-        if status != http.client.PARTIAL_CONTENT:
+        # rclone answers a part with status 200; where it begins is what counts.
+        if not part.startswith(f"bytes {offset}-"):
             raise self._unreadable(f"status {status} for a part of an object")
         return body
 
@@ -100,7 +102,7 @@ class BucketStore:
             query["continuation-token"] = token
         # Sorted and quoted as the signature has it.
         asked = urlencode(sorted(query.items()), quote_via=quote, safe="")
-        status, body = self._get(f"{quote(self._path)}?{asked}", {}, MAX_PAGE_BYTES)
+        status, _, body = self._get(f"{quote(self._path)}?{asked}", {}, MAX_PAGE_BYTES)
         page = _parsed(body)
         if status != http.client.OK:
             # The code alone: S3 repeats the access key in what stands beside it.
@@ -110,19 +112,20 @@ class BucketStore:
             raise self._unreadable("its answer is no listing of objects")
         return page
 
-    def _get(self, path: str, headers: dict[str, str], longest: int) -> tuple[int, bytes]:
+    def _get(self, path: str, headers: dict[str, str], longest: int) -> tuple[int, str, bytes]:
+        """Return status, which part of an object it is, and up to `longest` bytes."""
         if self._signer is None:
             self._signer = _Signer(self._secrets, self._region)
         signed = self._signer.headers(self._host, path)
         try:
             self._connection.request("GET", path, headers=signed | headers)
             answer = self._connection.getresponse()
-            body = answer.read(longest)
+            body, part = answer.read(longest), answer.headers.get("Content-Range", "")
             if not answer.isclosed():  # there is more, and the next answer must begin clean
                 self._connection.close()
         except (OSError, http.client.HTTPException) as error:
             raise self._unreadable(str(error) or type(error).__name__) from None
-        return answer.status, body
+        return answer.status, part, body
 
     def _unreadable(self, why: str) -> StoreError:
         return StoreError(

@@ -1,26 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stores that LMCache's own adapters wrote, each with a watch on what is asked of it.
 
-redis-server is started on loopback, and moto for S3 where
-KVSEAL_TEST_BACKEND_PACKAGES names a folder that has it.
+redis-server is started on loopback, and moto and rclone for S3 where
+KVSEAL_TEST_BACKEND_PACKAGES names a folder that has them; rclone checks
+signatures. The same folder brings the client of the valkey adapter.
 """
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -32,9 +31,15 @@ from kvseal.identity.variant import decorate
 from kvseal.process import free_port
 
 WRITER = Path(__file__).with_name("writer.py")
+servers = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("servers.py"))))
+started, proxy = servers.started, servers.proxy
 MODEL, BUCKET, RANK, SIZE = "org/model-1", "kv-0", 0x01000100, 8192
 SALT = "tenant ü+a"
 SECRETS = {"AWS_ACCESS_KEY_ID": "access", "AWS_SECRET_ACCESS_KEY": "secret"}
+PACKAGES = os.environ.get("KVSEAL_TEST_BACKEND_PACKAGES", "")
+REDIS = shutil.which("redis-server") or shutil.which("valkey-server")
+RCLONE_BUCKET = "127"
+"""rclone takes the first label of the host name for a bucket, which is this for 127.0.0.1."""
 READS = {"scan", "strlen", "type", "getrange", "hello", "info", "config|resetstat"}
 READS |= {"client|setinfo", "client|setname", "client|maint_notifications"}
 
@@ -53,80 +58,12 @@ def digits(place: int) -> str:
     return f"{place + 1:02x}" * 32
 
 
-@contextmanager
-def started(*command: str, port: int, **options: Any) -> Iterator[None]:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                               **options)  # fmt: skip
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            with contextlib.suppress(OSError):
-                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-                connection.connect()
-                connection.close()
-                break
-            assert process.poll() is None and time.monotonic() < deadline, f"{command[0]}: no start"
-            time.sleep(0.1)
-        yield
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-@contextmanager
-def proxy(port: int, before: str = "") -> Iterator[tuple[int, list[str]]]:
-    """Hand requests on to `port`, with `before` in front of their paths; yield port and methods.
-
-    LMCache names a bucket in the host name, and `kv-0.localhost` has no address everywhere.
-    """
-    methods: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def pass_on(self) -> None:
-            methods.append(self.command)
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            onward = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-            headers = {name: value for name, value in self.headers.items()
-                       if name.lower() not in ("host", "content-length")}  # fmt: skip
-            onward.request(self.command, before + self.path, body, headers)
-            answer = onward.getresponse()
-            data = answer.read()
-            self.send_response(answer.status)
-            for name, value in answer.getheaders():
-                if name.lower() not in ("content-length", "connection", "transfer-encoding"):
-                    self.send_header(name, value)
-            length = answer.getheader("content-length") or "0"
-            self.send_header("Content-Length", length if self.command == "HEAD" else f"{len(data)}")
-            self.end_headers()
-            self.wfile.write(data)
-            onward.close()
-
-        def __getattr__(self, name: str) -> Any:  # do_GET, do_PUT and all others
-            if name.startswith("do_"):
-                return self.pass_on
-            raise AttributeError(name)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    listening.daemon_threads = True
-    thread = threading.Thread(target=listening.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield listening.server_port, methods
-    finally:
-        listening.shutdown()
-        listening.server_close()
-
-
 def watched_folder(folder: Path) -> Callable[[Callable[[], Any]], Any]:
     def state() -> dict[str, Any]:
         return {
-            path.name: (path.stat().st_mtime_ns, path.stat().st_ctime_ns, path.read_bytes())
-            for path in folder.iterdir()
+            str(path): (path.stat().st_mtime_ns, path.stat().st_ctime_ns, path.read_bytes())
+            for path in folder.rglob("*")
+            if path.is_file()
         }
 
     def watch(work: Callable[[], Any]) -> Any:
@@ -147,7 +84,7 @@ def live_folder(folder: Path) -> Live:
     return Live(lambda: FolderStore(folder), put, watched_folder(folder), write_fs)
 
 
-def live_redis(port: int) -> Live:
+def live_redis(port: int, prefix: str = "") -> Live:
     import redis
 
     from kvseal.audit.stores.resp import RespStore
@@ -166,10 +103,13 @@ def live_redis(port: int) -> Live:
         assert after == before
         return done
 
-    def open_store(prefix: str = "") -> Store:
+    def open_store(prefix: str = prefix) -> Store:
         return RespStore(f"127.0.0.1:{port}", prefix, {})
 
-    return Live(open_store, client.set, watch)
+    def put(name: str, data: bytes) -> None:
+        client.set(f"{prefix}@{name}" if prefix else name, data)
+
+    return Live(open_store, put, watch)
 
 
 def live_bucket(port: int, stack: ExitStack) -> Live:
@@ -190,6 +130,39 @@ def live_bucket(port: int, stack: ExitStack) -> Live:
         return done
 
     return Live(lambda: BucketStore(f"http://127.0.0.1:{through}", BUCKET, SECRETS), put, watch)
+
+
+def live_rclone(port: int, folder: Path) -> Live:
+    from kvseal.audit.stores.s3 import BucketStore
+
+    def put(name: str, data: bytes) -> None:
+        path = folder / RCLONE_BUCKET / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def open_store() -> Store:
+        return BucketStore(f"http://127.0.0.1:{port}", RCLONE_BUCKET, SECRETS)
+
+    return Live(open_store, put, watched_folder(folder))
+
+
+def package(name: str) -> Path | None:
+    """Return where a package of the folders for backends is, or a program of theirs."""
+    folders = (Path(folder) for folder in PACKAGES.split(os.pathsep) if folder)
+    return next((folder / name for folder in folders if (folder / name).exists()), None)
+
+
+def s3_config(port: int) -> dict[str, Any]:
+    return {
+        "type": "s3", "s3_endpoint": f"127.0.0.1:{port}", "s3_region": "us-east-1",
+        "disable_tls": True, "s3_prefer_http2": False, "s3_num_io_threads": 1,
+        "aws_access_key_id": "access", "aws_secret_access_key": "secret",
+    }  # fmt: skip
+
+
+def with_packages() -> dict[str, str]:
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), PACKAGES]))
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def objects(variant: str, *, salted: bool) -> list[list[Any]]:
@@ -220,39 +193,59 @@ def stores(variant: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
             config = {"type": kind, "base_path": str(root / kind)}
             # LMCache 0.5.4's fs_native refuses every key with a salt.
             asked.append([config, objects(variant, salted=kind == "fs")])
-        server = shutil.which("redis-server") or shutil.which("valkey-server")
-        if server is not None:
+        for kind in ("resp", "valkey") if REDIS else ():
+            if kind == "valkey" and package("glide_sync") is None:
+                continue
             port = free_port()
-            command = (server, "--port", f"{port}", "--bind", "127.0.0.1", "--save", "")
+            command = (REDIS, "--port", f"{port}", "--bind", "127.0.0.1", "--save", "")
             stack.enter_context(started(*command, port=port, cwd=root))
-            live["resp"] = live_redis(port)
-            config = {"type": "resp", "host": "127.0.0.1", "port": port, "num_workers": 1}
-            asked.append([config, objects(variant, salted=True)])
-        packages = os.environ.get("KVSEAL_TEST_BACKEND_PACKAGES", "")
-        if any((Path(folder) / "moto").is_dir() for folder in packages.split(os.pathsep)):
+            live[kind] = live_redis(port, "prod" if kind == "valkey" else "")
+            config = {
+                "resp": {"host": "127.0.0.1", "port": port, "num_workers": 1},
+                "valkey": {"startup_nodes": f"127.0.0.1:{port}", "key_prefix": "prod"},
+            }[kind]
+            asked.append([{"type": kind, **config}, objects(variant, salted=True)])
+        if package("moto") is not None:
             port = free_port()
             command = (sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", f"{port}")
-            environment = {**os.environ, "PYTHONPATH": packages}
+            environment = {**os.environ, "PYTHONPATH": PACKAGES}
             stack.enter_context(started(*command, port=port, env=environment))
             live["s3"] = live_bucket(port, stack)
             live["s3"].put("", b"")  # makes the bucket
             through, _ = stack.enter_context(proxy(port, f"/{BUCKET}"))
-            config = {
-                "type": "s3", "s3_endpoint": f"127.0.0.1:{through}", "s3_region": "us-east-1",
-                "disable_tls": True, "s3_prefer_http2": False, "s3_num_io_threads": 1,
-                "aws_access_key_id": "access", "aws_secret_access_key": "secret",
-            }  # fmt: skip
-            asked.append([config, objects(variant, salted=True)])
-        done = subprocess.run([sys.executable, str(WRITER)], input=json.dumps(asked), text=True,
-                              capture_output=True, timeout=240, check=False)  # fmt: skip
+            asked.append([s3_config(through), objects(variant, salted=True)])
+        rclone = package("bin/rclone")
+        if rclone is not None:
+            (root / "rclone" / RCLONE_BUCKET).mkdir(parents=True)
+            ports = [free_port(), free_port()]
+            for port, style in zip(ports, ("false", "true"), strict=True):
+                command = (
+                    *(str(rclone), "serve", "s3", str(root / "rclone"), "--config", ""),
+                    *("--addr", f"127.0.0.1:{port}", "--auth-key", ",".join(SECRETS.values())),
+                    *(f"--force-path-style={style}", "--no-cleanup", "--dir-cache-time", "0"),
+                )
+                stack.enter_context(started(*command, port=port))
+            live["s3_rclone"] = live_rclone(ports[1], root / "rclone")
+            asked.append([s3_config(ports[0]), objects(variant, salted=True)])
+        done = subprocess.run(
+            [sys.executable, str(WRITER)],
+            input=json.dumps(asked),
+            env=with_packages(),
+            text=True,
+            capture_output=True,
+            timeout=240,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         yield live
 
 
-@pytest.fixture(params=["fs", "fs_native", "resp", "s3"])
+@pytest.fixture(params=["fs", "fs_native", "resp", "valkey", "s3", "s3_rclone"])
 def live(request: pytest.FixtureRequest, stores: dict[str, Live]) -> Live:
     if request.param not in stores:
-        pytest.skip(f"{request.param}: no redis-server, or no moto in KVSEAL_TEST_BACKEND_PACKAGES")
+        pytest.skip(
+            f"{request.param}: no server or client, here or in KVSEAL_TEST_BACKEND_PACKAGES"
+        )
     return stores[request.param]
 
 

@@ -36,7 +36,8 @@ def store(configuration: dict[str, Any], objects: list[list[Any]]) -> None:
     try:
         for place, (digits, model, rank, group, salt, size) in enumerate(objects):
             key = ObjectKey(bytes.fromhex(digits), model, rank, group, salt)
-            task = adapter.submit_store_task([key], [memory_object(place, size)])
+            memory = memory_object(place, size)  # held until it is stored: adapters keep addresses
+            task = adapter.submit_store_task([key], [memory])
             ended: dict[int, Any] = {}
             deadline = time.monotonic() + 60
             while task not in ended and time.monotonic() < deadline:
