@@ -24,6 +24,8 @@ def console(document: Mapping[str, Any]) -> str:
     lines = [f"{document['verdict']}  {_sentence(document)}", ""]
     lines += _sources(document)
     lines += _index(document["index"])
+    if document["payload_checked"]:
+        lines.append("bytes were read, and the seals of variants checked")
     if document["groups"]:
         lines += ["", *_groups(document["groups"])]
     for finding in document["findings"]:

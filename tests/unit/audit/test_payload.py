@@ -14,6 +14,7 @@ from kvseal.audit.key_text import KeyText, write_fs
 from kvseal.audit.payload import MAGIC, SEAL_BYTES, SealCheck
 from kvseal.audit.run import audit
 from kvseal.audit.stores.fs import FolderStore
+from kvseal.audit.text import console
 
 pytest.importorskip("blake3", reason="blake3: engine environment")
 
@@ -133,6 +134,7 @@ def test_a_folder_is_checked_entry_by_entry(tmp_path: Path) -> None:
         (tmp_path / write_fs(key)).write_bytes(data)
     document = audit([FolderStore(tmp_path)], payload=True)
     assert document["payload_checked"] is True
+    assert "seals of variants checked" in console(document)
     found = {item["code"]: item["entries"] for item in document["findings"]}
     sizes = found.pop("suspicious.size")
     assert found == {"forged.sealed-ordinary": 1, "damaged.payload": 1, "suspicious.unsealed": 1}
