@@ -55,6 +55,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             )
 
 
+@pytest.fixture(scope="session")
+def states(request: pytest.FixtureRequest) -> dict[str, str]:
+    """What is said of each backend at the end."""
+    return request.config.stash[STATES]
+
+
 def lmcache_version_of_this_python() -> str:
     try:
         return importlib.metadata.version("lmcache")
@@ -144,7 +150,7 @@ def running(
     """The backend's server, up; without it the test is skipped, with what is missing."""
     states = request.config.stash[STATES]
     if backend.apart:
-        states[backend.name] = f"apart ({backend.apart})"
+        states.setdefault(backend.name, f"apart ({backend.apart})")
         pytest.skip(states[backend.name])
     refusal = backend.refused(lmcache_version, salted=False)
     lacking = [] if refusal else backend.missing(sys.executable, packages())

@@ -13,7 +13,16 @@ Source: LMCache 0.5.4 to 0.5.6, `v1/distributed/l2_adapters/p2p_l2_adapter.py`,
 from __future__ import annotations
 
 from kvseal.backends.backend import IN_MEMORY, Backend, KeyText
+from kvseal.backends.needs import Module
 from kvseal.backends.nixl_files import NIXL
+
+MOONCAKE = Module(
+    "mooncake.engine",
+    "install mooncake-transfer-engine-non-cuda, and libibverbs1 of the distribution",
+    load=True,
+)
+NEEDS = {"nixl": (NIXL,), "mooncake_te": (MOONCAKE,)}
+"""What each transfer engine needs; Mooncake's is known to LMCache from 0.5.6 on."""
 
 
 class P2P(Backend):
@@ -34,10 +43,11 @@ class P2P(Backend):
         return IN_MEMORY
 
 
-def arguments(port: int, coordinator_url: str) -> tuple[str, ...]:
+def arguments(port: int, coordinator_url: str, engine: str = "nixl") -> tuple[str, ...]:
     """Return what an LMCache server is started with to be a peer, with its transfers at `port`."""
     url = f"127.0.0.1:{port}"
     return (
         *("--coordinator-url", coordinator_url, "--coordinator-advertise-ip", "127.0.0.1"),
         *("--p2p-advertise-url", url, "--p2p-listen-url", url),
+        *("--p2p-transfer-engine", engine),
     )
