@@ -105,6 +105,11 @@ MUTANTS: Mapping[str, Rows] = {
         red=places("fs", "name-too-long"),
         green=places("fs", f"{ORDINARY} same-transform {MISSES} second-store"),
     ),
+    "lmcache_payload_seal": Rows(
+        ("fs",),
+        red=places("fs", "damaged-object"),
+        green=places("fs", f"{ORDINARY} same-transform {MISSES}"),
+    ),
     # The server's counters are by label, so a hit on a variant is not seen there any more.
     "lmcache_labels": Rows(
         ("mp",),

@@ -8,8 +8,10 @@ and in others when it is not. A refusal is a KvsealError.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from kvseal.canonical import sha256_hex
@@ -45,6 +47,7 @@ class Acts:
         """
         steps: dict[str, Callable[[Stored, str], str]] = {
             "capability": self._capability,
+            "damage": self._damage,
             "end-lease": self._end_lease,
             "events": self._events,
             "files": self._files,
@@ -95,8 +98,23 @@ class Acts:
         return "deleted" if self._lab.cache.end_lease(stored.variant) else "nothing deleted"
 
     def _files(self, stored: Stored, _: str) -> str:
+        return "present" if self._files_of(stored) else "absent"
+
+    def _damage(self, stored: Stored, _: str) -> str:
+        """Change one bit in the middle of every file of a variant."""
+        files = self._files_of(stored)
+        for file in files:
+            with file.open("r+b") as opened:
+                middle = opened.seek(0, os.SEEK_END) // 2
+                opened.seek(middle)
+                (byte,) = opened.read(1)
+                opened.seek(middle)
+                opened.write(bytes([byte ^ 1]))
+        return "damaged" if files else "no file to damage"
+
+    def _files_of(self, stored: Stored) -> list[Path]:
         mark = f"{MARK}{stored.variant}@"
-        return "present" if any(mark in f.name for f in self._lab.disk.glob("**/*")) else "absent"
+        return [file for file in self._lab.disk.glob("**/*") if mark in file.name]
 
     def _capability(self, *_: object) -> str:
         known = self._lab.cache.capabilities()

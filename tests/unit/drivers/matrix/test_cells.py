@@ -43,7 +43,7 @@ from kvseal.records.history import HistoryWriter, read_history
 from kvseal.records.matrix import TABLE
 from kvseal.store import LineFile
 from kvseal.workload.matrix import ARTIFACTS, BACKENDS, Act, Ask, Required, chosen
-from kvseal.workload.matrix.case import FS, PROCESS
+from kvseal.workload.matrix.case import BEHIND, PROCESS
 
 CHUNK = 4
 SCALING = (("interleaved", "false"), ("max_position_embeddings", "64"), ("rotary_dim", "2"))
@@ -154,14 +154,14 @@ class ToyCache:
         """Store under a name that is free."""
         variant = "" if artifact is None else artifact.variant
         key = self._key(cache_salt, variant, made.token_ids)
-        if key in self._entries or (len(cache_salt) == 128 and self.backend == FS):
+        if key in self._entries or (len(cache_salt) == 128 and self.backend in BEHIND):
             raise StoreError("nothing was stored")
         self._entries[key] = made.name
         return len(made.token_ids)
 
     def settle(self) -> tuple[int, int] | None:
         """With a disk behind, what is request-local is gone with the memory."""
-        if self.backend != FS:
+        if self.backend not in BEHIND:
             return None
         self._entries = {k: v for k, v in self._entries.items() if not k[1].startswith("r")}
         return 1, 0
@@ -209,9 +209,9 @@ class ToyCache:
                 raise StoreError("a request-local artifact is not listed")
             self._index[(cache_salt, recipe)] = stored.variant
             return "1 variant"
-        if step.kind == "end-lease":
+        if step.kind in ("end-lease", "damage") and self._leak != step.kind:
             self._entries = {k: v for k, v in self._entries.items() if k[1] != stored.variant}
-            return "deleted"
+            return step.expected
         if step.kind == "forge":
             self._index[(cache_salt, recipe)] = "forged"
             return "forged"
@@ -235,7 +235,7 @@ class ToyCache:
     def restart(self, what: str) -> None:
         """Memory goes with the server, in one process with anything."""
         self.restarts.append(what)
-        if self.backend == PROCESS or (what != "engine" and self.backend != FS):
+        if self.backend == PROCESS or (what != "engine" and not BEHIND.get(self.backend, False)):
             self._entries.clear()
 
     def empty(self) -> None:
@@ -319,16 +319,17 @@ def test_an_ideal_cache_passes_every_cell(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("leak", "row"),
+    ("leak", "row", "backend"),
     [
-        ("variant", "literal-retained-tokens"),
-        ("salt", "other-tenant"),
-        ("texts", "malformed-variant"),
-        ("descendants", "descendant-ordinary"),
+        ("variant", "literal-retained-tokens", "mp"),
+        ("salt", "other-tenant", "mp"),
+        ("texts", "malformed-variant", "mp"),
+        ("descendants", "descendant-ordinary", "mp"),
+        ("damage", "damaged-object", "fs"),
     ],
 )
-def test_a_leak_turns_its_row_red(tmp_path: Path, leak: str, row: str) -> None:
-    result = judged(tmp_path, leak, backends=("mp",), restarts=())
+def test_a_leak_turns_its_row_red(tmp_path: Path, leak: str, row: str, backend: str) -> None:
+    result = judged(tmp_path, leak, backends=(backend,), restarts=())
     red = {r["case"] for r in result["rows"] if any(c["outcome"] != "passed" for c in r["cells"])}
     assert result["verdict"] == "FAIL"
     assert row in red

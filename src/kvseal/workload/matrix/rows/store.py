@@ -54,6 +54,17 @@ ROWS: tuple[Case, ...] = (
         elsewhere=PLACE,
     ),
     Case(
+        "damaged-object",
+        "store",
+        "SnapKV, one bit of each of its files changed afterwards",
+        "the exact variant",
+        ("snapkv-a",),
+        (Act("damage", "snapkv-a", SEEN, "damaged"), Ask("snapkv-a", EXACT, MISS)),
+        backends=(FS,),
+        afters=(NONE,),
+        elsewhere=PLACE,
+    ),
+    Case(
         "sdk-stream",
         "store",
         "LMCache's own SDK, with a modifier that returns a tuple",
