@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two LMCache servers under one coordinator: what one has in memory is found at the other.
 
-Real processes on loopback, and each transfer engine that loads between them; LMCache's
-own client stores at A and asks B. A variant is found at B by its exact name only, ordinary KV as ever, and a
-request-local variant not at all.
+Real processes on loopback, and each transfer engine that loads between them;
+LMCache's own client stores at A and asks B. A variant is found at B by its exact
+name only, ordinary KV as ever, and a request-local variant not at all.
 """
 
 from __future__ import annotations
