@@ -98,16 +98,24 @@ def matrix() -> bool:
 
 def identity() -> bool:
     """Every edit on LMCache as published, in each release that it is made for, and on vLLM."""
-    python = python_of("verifier")  # of stock packages
-    if python is None:
+    trees = published_lmcaches()
+    if trees is None:
         return False
-    trees = []
-    for lock in sorted((CHECKOUT / "requirements").glob("lmcache-*.txt")):
-        trees.append(WORK / "trees" / lock.stem.removeprefix("lmcache-"))
-        if not install(python, lock, trees[-1], "--no-build"):
-            return False
-    env = {"KVSEAL_TEST_LMCACHE_TREES": os.pathsep.join(map(str, trees))}
-    return in_environment_of("verifier", *PARALLEL, "tests/unit/codemods", env=env)
+    return in_environment_of("verifier", *PARALLEL, "tests/unit/codemods", env=trees)
+
+
+def backends() -> bool:
+    """Each second tier alone, faults in it, an audit of it, and all that LMCache shows of keys."""
+    python, trees, packages = python_of("matrix"), published_lmcaches(), WORK / "backends"
+    lock = CHECKOUT / "requirements/backends.txt"
+    if python is None or trees is None or not install(python, lock, packages):
+        return False
+    parts = ("contract", "surfaces", "unit/backends", "unit/audit", "unit/faults")
+    return in_environment_of(
+        "matrix",
+        *(f"tests/{part}" for part in parts),
+        env={**trees, "KVSEAL_TEST_BACKEND_PACKAGES": str(packages)},
+    )
 
 
 def engines() -> bool:
@@ -154,6 +162,23 @@ def in_environment_of(phase: str, *arguments: str, env: dict[str, str] | None = 
     return pytest(python, *SLOWEST, *arguments, env=environment)
 
 
+def published_lmcaches() -> dict[str, str] | None:
+    """Install each LMCache that edits are made for, as published; None when that failed.
+
+    Returns:
+        The variable that tells tests where they are.
+    """
+    python = python_of("verifier")  # of stock packages
+    if python is None:
+        return None
+    trees = []
+    for lock in sorted((CHECKOUT / "requirements").glob("lmcache-*.txt")):
+        trees.append(WORK / "trees" / lock.stem.removeprefix("lmcache-"))
+        if not install(python, lock, trees[-1], "--no-build"):
+            return None
+    return {"KVSEAL_TEST_LMCACHE_TREES": os.pathsep.join(map(str, trees))}
+
+
 def spec_of(phase: str) -> Path:
     """Return where the run spec of a phase is, once it ran."""
     return WORK / phase / "run-spec.json"
@@ -189,7 +214,17 @@ def installer_settings() -> dict[str, str]:
 
 PHASES: dict[str, Callable[[], bool]] = {
     phase.__name__: phase
-    for phase in (lint, unit, ansible, comparison, verifier, matrix, identity, engines)
+    for phase in (
+        lint,
+        unit,
+        ansible,
+        comparison,
+        verifier,
+        matrix,
+        identity,
+        backends,
+        engines,
+    )
 }
 
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The matrix as a user types it, for real: on two LMCaches with identity, and on stock without.
 
-Every backend and every case on the one LMCache; on the other those that last, also
-after a restart of both servers. The other restarts and longer mixed traffic are for
-longer runs. `scripts/check.py`
-hands over a fresh copy of the checkout, and afterwards uses the environment of
-the configuration that the last test leaves.
+Every case on the one LMCache, in the profile's backends; on the other in backends that
+last, also after a restart of both servers. The other restarts and tiers and longer mixed
+traffic are for longer runs. `scripts/check.py` hands over a fresh copy of the checkout,
+and afterwards uses the environment of the configuration that the last test leaves.
 """
 
 from __future__ import annotations
@@ -43,9 +42,12 @@ NEWER = SHORT | {
     "LMCACHE_VERSION": "0.5.6",
     "BACKEND_MP": False,
     "BACKEND_NATIVE": False,
+    "BACKEND_FS_NATIVE": True,
+    "BACKEND_RESP": True,
     "RESTART_BOTH": True,
     "MIXED_REQUESTS": 0,
 }
+NEWER_TIERS = ("fs", "fs_native", "resp")
 STOCK = SHORT | {
     "STOCK": True,
     "BACKEND_PROCESS": False,
@@ -157,10 +159,12 @@ def test_every_case_ran_and_every_backend_was_hit_and_missed(first: Run) -> None
 
 def test_after_a_restart_of_both_there_is_what_was_on_disk(newer: Run) -> None:
     seen = Counter((cell["backend"], cell["after"], cell["required"]) for _, cell in newer.cells)
-    assert {(b, a) for b, a, _ in seen} == {("process", "none"), ("fs", "none"), ("fs", "both")}
+    tiers = {(tier, after) for tier in NEWER_TIERS for after in ("none", "both")}
+    assert {(b, a) for b, a, _ in seen} == {("process", "none"), *tiers}
     assert seen["process", "none", "hit"] > 0
-    assert seen["fs", "both", "hit"] > 0
-    assert seen["fs", "both", "miss"] > 0
+    for tier in NEWER_TIERS:
+        assert seen[tier, "both", "hit"] > 0, tier
+        assert seen[tier, "both", "miss"] > 0, tier
 
 
 def test_it_ran_on_the_packages_that_were_chosen(first: Run, newer: Run) -> None:
