@@ -2,8 +2,8 @@
 """LMCache: people and metrics see model and variant apart.
 
 The model name in a key carries the variant. A metric label would then grow with
-every variant, so labels get the model alone. The log of lookups (which has no line of
-a request-local variant), the HTTP list
+every variant, so labels get the model alone. The log of lookups and the spans of
+requests (neither of which names a request-local variant), the HTTP list
 of objects and the coordinator's list of keys on the command line show both, each
 in a field of its own, for entries that have a variant; what they show of others
 is unchanged. A listed object keeps its `key` as it is, since it is what a delete
@@ -18,7 +18,16 @@ from kvseal.codemods.anchor import Anchor, rewrite_source
 from kvseal.codemods.codemod import Codemod
 from kvseal.codemods.environment import Distribution
 from kvseal.codemods.lmcache_transform_identity import LMCACHE_VERSIONS
-from kvseal.codemods.syntax import after, before, function, instead, line, swapping
+from kvseal.codemods.syntax import (
+    after,
+    before,
+    first_in_body,
+    function,
+    instead,
+    line,
+    loop,
+    swapping,
+)
 
 SUBSCRIBERS = "lmcache/v1/mp_observability/subscribers"
 LOOKUP = f"{SUBSCRIBERS}/metrics/lookup.py"
@@ -27,6 +36,7 @@ THROUGHPUT = f"{SUBSCRIBERS}/metrics/l0_l1_throughput.py"
 L1_FAILURES = f"{SUBSCRIBERS}/metrics/l1_failures.py"
 L2_FAILURES = f"{SUBSCRIBERS}/metrics/l2_failures.py"
 LOOKUP_LOG = f"{SUBSCRIBERS}/logging/lookup_hash.py"
+SPANS = f"{SUBSCRIBERS}/tracing/mp_server.py"
 OBJECTS = "lmcache/v1/multiprocess/cache_control/object_service.py"
 COORDINATOR = "lmcache/cli/commands/query/_coordinator.py"
 
@@ -47,6 +57,13 @@ if variant.startswith("r"):
     return
 if variant:
     data |= {"model_name": model, "variant": variant}
+"""
+SPAN_VARIANT = """
+if k == "model_name":
+    # kvseal: model and variant apart, and of a request-local one no name.
+    v, variant = transform_identity.split(str(v))
+    if variant and not variant.startswith("r"):
+        span.set_attribute("variant", variant)
 """
 LISTED_SOUGHT = """return {
     "adapter": desc.type_name,
@@ -144,6 +161,18 @@ def _anchors(version: str) -> dict[str, tuple[Anchor, ...]]:
                 before(LOG_VARIANT),
             ),
         ),
+        SPANS: (
+            event,
+            *(
+                loop(
+                    f"MPServerTracingSubscriber.{name}",
+                    "(k, v)",
+                    "event.metadata.items()",
+                    first_in_body(SPAN_VARIANT),
+                )
+                for name in ("_on_start", "_on_end")
+            ),
+        ),
         OBJECTS: (
             line("", "import asyncio", before("from dataclasses import asdict")),
             line(
@@ -178,7 +207,7 @@ CODEMOD = Codemod(
     name="lmcache_labels",
     summary="LMCache shows model and variant apart, and labels metrics with the model alone",
     versions={"lmcache": LMCACHE_VERSIONS},
-    edited=(LOOKUP, ENGINE, THROUGHPUT, L1_FAILURES, L2_FAILURES, LOOKUP_LOG, OBJECTS),
+    edited=(LOOKUP, ENGINE, THROUGHPUT, L1_FAILURES, L2_FAILURES, LOOKUP_LOG, SPANS, OBJECTS),
     edited_in=dict.fromkeys(("0.5.5", "0.5.6"), (COORDINATOR,)),
     rewrite=rewrite,
 )

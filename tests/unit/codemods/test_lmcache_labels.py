@@ -109,6 +109,39 @@ def check_log():
         for text in lines
     ]
 
+def check_spans():
+    from lmcache.v1.mp_observability.subscribers.tracing import mp_server
+
+    class Span:
+        def __init__(self):
+            self.seen = {}
+        def set_attribute(self, name, value):
+            self.seen[name] = value
+        def end(self, **given):
+            pass
+
+    spans = []
+
+    class Tracer:
+        def start_span(self, name, **given):
+            spans.append(Span())
+            return spans[-1]
+
+    # Without OpenTelemetry in this Python the subscriber does nothing.
+    mp_server._HAS_OTEL, mp_server._tracer = True, Tracer()
+    mp_server.trace = SimpleNamespace(set_span_in_context=lambda span: None)
+    for model in MODELS:
+        subscriber = mp_server.MPServerTracingSubscriber()
+        subscriber._get_or_create_request_span = lambda *given: (Span(), None)
+        for kind in ("MP_STORE_START", "MP_STORE_END"):
+            handler = subscriber._on_start if kind.endswith("START") else subscriber._on_end
+            handler(Event(
+                event_type=EventType[kind], session_id="s",
+                metadata={"model_name": model, "of_" + kind: 1},
+            ))
+    names = ("model_name", "variant", "of_MP_STORE_START", "of_MP_STORE_END")
+    return [[span.seen.get(name) for name in names] for span in spans]
+
 def check_objects():
     entries = tuple(
         KeyEntry(ObjectKey(bytes(32), model, 0x01000100).to_encoded_object_key(), 5)
@@ -179,6 +212,14 @@ def test_the_log_of_lookups_shows_both_apart_and_no_request_local_one(found: Any
     assert found["log"] == [
         {"model_name": "m"},
         {"model_name": "m", "variant": Q},
+    ]
+
+
+def test_a_span_shows_both_apart_and_names_no_request_local_one(found: Any) -> None:
+    assert found["spans"] == [
+        ["m", None, "1", "1"],
+        ["m", Q, "1", "1"],
+        ["m##query", None, "1", "1"],
     ]
 
 
