@@ -18,6 +18,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -217,6 +218,7 @@ class Client:
 
 def main() -> None:
     """Answer orders until the input ends. LMCache logs to standard output, so answers don't."""
+    _remove_segments()  # of a client before, that had this process's number
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
     client: Client | None = None
@@ -235,7 +237,14 @@ def main() -> None:
             said = {"refused": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(said) + "\n")
     # Whatever is registered still was left behind by a test that failed.
+    _remove_segments()
     os._exit(0)
+
+
+def _remove_segments() -> None:
+    """Remove the shared memory that LMCache makes of a worker's caches, named by process."""
+    for segment in Path("/dev/shm").glob(f"lmcache_kv_{os.getpid()}_*"):  # noqa: S108
+        segment.unlink(missing_ok=True)
 
 
 def _orders() -> Iterator[dict[str, Any]]:
