@@ -10,6 +10,10 @@ In 0.5.4 and 0.5.5 the buffer of a load that failed is readable until it is
 deleted: a request that comes in between hits what it holds, and 0.5.4's store
 controller may write that to L2 and so keep it in L1. There the buffer is now
 deleted without becoming readable, for all keys, as in 0.5.6.
+
+In all versions the `s3` adapter writes an object that is longer than asked for
+over what lies behind it in L1, as a sealed one is for a server that has seals
+switched off. There it now stops at the end.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ ADDED = (
     "transform_sealed_adapter",
 )
 MANAGER = "lmcache/v1/distributed/storage_manager.py"
+S3 = "lmcache/v1/distributed/l2_adapters/s3_l2_adapter.py"
 PREFETCH = "lmcache/v1/distributed/storage_controllers/prefetch_controller.py"
 
 IMPORT = """
@@ -44,6 +49,11 @@ transform_sealed_adapter.attach(adapter, config, {manager})
 DELETE = """
 # kvseal: at no time readable; nobody knows what it holds.
 l1_mgr.delete(failed_keys, force=True)
+"""
+WRITE = """
+# kvseal: what is longer than asked for stops at the end.
+room = max(0, mem_obj.get_size() - offset)
+ctypes.memmove(data_ptr + offset, chunk, min(len(chunk), room))
 """
 
 
@@ -61,7 +71,14 @@ def _anchors(version: str) -> dict[str, tuple[Anchor, ...]]:
         MANAGER: (
             line("", "from lmcache.logging import init_logger", after(IMPORT)),
             line("StorageManager._build_l2_adapter", made, after(ATTACH.format(manager=manager))),
-        )
+        ),
+        S3: (
+            line(
+                "S3L2Adapter._get_request.on_body",
+                "ctypes.memmove(data_ptr + offset, chunk, len(chunk))",
+                instead(WRITE),
+            ),
+        ),
     }
     if not newest:
         scope = "PrefetchController._finish_request"
@@ -86,7 +103,7 @@ CODEMOD = Codemod(
     name="lmcache_payload_seal",
     summary="LMCache seals variants' objects in L2 and takes one that doesn't fit for a miss",
     versions={"lmcache": LMCACHE_VERSIONS},
-    edited=(MANAGER,),
+    edited=(MANAGER, S3),
     rewrite=rewrite,
     edited_in={"0.5.4": (PREFETCH,), "0.5.5": (PREFETCH,)},
 )
