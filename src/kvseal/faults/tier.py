@@ -77,6 +77,21 @@ class Tier:
         """Empty L1."""
         self.manager.clear(force=True)
 
+    def scribble(self) -> None:
+        """Write over the free memory of L1: what was there may not pass for what is loaded."""
+        from lmcache.v1.distributed.error import L1Error
+
+        managers = getattr(self.manager, "_l1_managers_by_id", None)
+        (l1,) = managers.values() if managers else (self.manager._l1_manager,)
+        taken = []
+        while True:
+            error, memory = l1._memory_manager.allocate(self._layout, 1)
+            if error != L1Error.SUCCESS:
+                break
+            taken += memory
+            memory[0].tensor.fill_(0xA5)
+        l1._memory_manager.free(taken)
+
     def load(self, keys: Sequence[Any]) -> list[bytes | None]:
         """Ask for `keys`, as many chunks of one prompt; return each payload, None for a miss.
 
