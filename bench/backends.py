@@ -7,9 +7,9 @@ ENV are engine environments with one release of LMCache, of which the first has
 none of its files edited. Each side is a process of its own, which opens the
 adapter that the other has too; the backend's server is one for both. A round is
 a pass of each side over entries of its own, in an order drawn anew: a lookup that
-misses, a store, a lookup that finds, a retrieve (lookup and load). Stock makes two
-passes, whose ratio is the machine's noise; the edited LMCache makes one with
-ordinary keys and one with a variant in every key. Prints medians over rounds and
+misses, a store, a lookup that finds, a retrieve (lookup and load). A second process
+of stock shows the machine's noise; the edited LMCache makes a pass with ordinary
+keys and one with a variant in every key. Prints medians over rounds and
 ratios of them, and writes JSON; a backend that can't run is a row that says why.
 Exit status 0 when every backend ran or said why not, whatever the ratios.
 """
@@ -36,6 +36,8 @@ from kvseal.errors import KvsealError
 STEPS = ("lookup that misses", "store", "lookup that finds", "retrieve")
 SIDES = {"stock": False, "stock again": False, "patched": False, "patched, variant": True}
 """The sides, and whether their keys carry a variant. "stock again" shows the machine's noise."""
+PROCESSES = ("stock", "stock again", "patched")
+"""One each; the last has two sides."""
 WARM_UP = 2
 
 
@@ -89,7 +91,7 @@ def measured(
     }
     for number in range(WARM_UP + options.rounds):
         for side in order.sample(list(SIDES), len(SIDES)):
-            client = clients[side.partition(",")[0].removesuffix(" again")]
+            client = clients[side.partition(",")[0]]
             seed = f"{options.seed} {number} {side}"
             done = client.ask(do="pass", seed=seed, count=options.count, variant=SIDES[side])
             for step in STEPS if number >= WARM_UP else ():
@@ -161,9 +163,10 @@ def main(arguments: Sequence[str]) -> int:
     rows = []
     with ExitStack() as stack:
         clients = {}
-        for side in ("stock", "patched"):
-            clients[side] = Client(getattr(options, side), options.packages)
-            stack.callback(clients[side].end)
+        for name in PROCESSES:
+            environment = getattr(options, name.removesuffix(" again"))
+            clients[name] = Client(environment, options.packages)
+            stack.callback(clients[name].end)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kvseal-bench-")))
         for name in options.backends:
             rows.append(row(registry.backend(name), clients, options, folder / name))
