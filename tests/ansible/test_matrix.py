@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,6 +38,27 @@ def test_from_nothing_to_a_report(node: Node) -> None:
     assert node.play("--tags", "clean").status == 0
     assert list(node.work.iterdir()) == []
     assert run.is_dir()
+
+
+def test_packages_of_second_tiers_are_installed_where_one_needs_them(built: Node) -> None:
+    lock = Path(built.spec["environment"]["lock"])
+    own = lock.with_name("backends.txt")
+    own.write_text(next(line for line in lock.open() if line.startswith("lmcache==")))
+    folder = built.engine / "backends"
+    built.matrix().spec["matrix"]["backends"] = ["mp", "resp"]
+    assert built.play("--tags", "build").status == 0
+    assert not folder.exists()
+
+    built.spec["matrix"]["backends"] = ["mp", "s3"]
+    assert built.play("--tags", "build").status == 0
+    (folder / "left-over").touch()
+    assert [path.name for path in folder.glob("*.dist-info")] == ["lmcache-0.5.4.dist-info"]
+    again = built.play("--tags", "build")
+    assert (again.status, again.changed) == (0, 0)
+
+    own.write_text("# another lock\n" + own.read_text())
+    assert built.play("--tags", "build").status == 0
+    assert list(folder.glob("*.dist-info")) and not (folder / "left-over").exists()
 
 
 def test_a_red_matrix_is_reported_and_fails_the_play(built: Node) -> None:
