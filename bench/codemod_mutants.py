@@ -161,7 +161,7 @@ def judged(rows: Rows, result: Mapping[str, Any]) -> dict[str, Any]:
         ended = "SURVIVED" if result["verdict"] == "PASS" else result["verdict"]
     return {
         "ended": ended,
-        "message": stopped[0] if stopped else "",
+        "message": stopped[0].splitlines()[0] if stopped else "",
         "as_expected": started == rows.starts and not missed and not hurt,
         "red": {text(place): cells[place] for place in sorted(red)},
         "open": sorted(text(place) for place, what in cells.items() if what == "inconclusive"),
