@@ -42,12 +42,11 @@ NEWER = SHORT | {
     "LMCACHE_VERSION": "0.5.6",
     "BACKEND_MP": False,
     "BACKEND_NATIVE": False,
-    "BACKEND_FS_NATIVE": True,
     "BACKEND_RESP": True,
     "RESTART_BOTH": True,
     "MIXED_REQUESTS": 0,
 }
-NEWER_TIERS = ("fs", "fs_native", "resp")
+NEWER_TIERS = ("fs", "resp")
 STOCK = SHORT | {
     "STOCK": True,
     "BACKEND_PROCESS": False,
