@@ -36,6 +36,8 @@ from kvseal.workload.matrix.case import BEHIND, MP, NATIVE
 HEARTBEAT_SECONDS = 5.0
 """How often vLLM looks for its cache server, and how long it waits for the answer. A second was
 too short on busy cores, and a load that fails because of it ends vLLM (docs/upstream-notes.md)."""
+UNSEEN_SECONDS = 2 * HEARTBEAT_SECONDS + 1
+"""So long, and each side of vLLM has looked for its server once, and waited in vain or found it."""
 REGISTER_TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 0.1
 PACKAGES = "backends"
@@ -125,13 +127,17 @@ class Lab:
             self._engine_parts.close()
         if what != "engine":
             self._server_parts.close()
+            if what == "server":
+                # vLLM's worker registers again only after it has missed an answer: a server that is
+                # back before a heartbeat's time is out is taken for one that was never away.
+                time.sleep(UNSEEN_SECONDS)
             self._start_server()
         if what != "server":
             self._start_engine()
         self.connect()
         if what == "server":
             # The scheduler's side of vLLM looks by itself whether the server is back.
-            time.sleep(2 * HEARTBEAT_SECONDS + 1)
+            time.sleep(UNSEEN_SECONDS)
 
     def describe(self) -> dict[str, dict[str, Any]]:
         """What each engine is and reported of itself, for the history."""
