@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from kvseal.backends import registry
-from kvseal.backends.backend import Backend, Running
+from kvseal.backends.backend import Backend, Running, Site
 from kvseal.errors import KvsealError
 
 STEPS = ("lookup that misses", "store", "lookup that finds", "retrieve")
@@ -112,13 +112,14 @@ def row(
         backend.require(
             version=options.lmcache, python=python, python_path=options.packages, salted=False
         )
-        with backend.started(
+        site = Site(
             folder / "data",
             run_id=f"bench-{os.getpid()}",
             logs=folder / "logs",
             python=python,
             packages=options.packages,
-        ) as running:
+        )
+        with backend.started(site) as running:
             times = measured(running, clients, options)
     except KvsealError as error:
         return {"backend": backend.name, "not_run": error.message}

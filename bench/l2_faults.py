@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from kvseal.backends import registry
-from kvseal.backends.backend import Running
+from kvseal.backends.backend import Running, Site
 from kvseal.errors import KvsealError, PrerequisiteError, StoreError
 from kvseal.faults.stored_objects import (
     FAULTS,
@@ -258,7 +258,7 @@ def run_case(backend: str, fault: str, seal: str, packages: Sequence[Path]) -> d
             with (
                 room(backend, fault, Path(given)) as folder,
                 registry.backend(backend).started(
-                    folder, run_id="l2faults", logs=Path(logs), packages=packages
+                    Site(folder, run_id="l2faults", logs=Path(logs), packages=packages)
                 ) as running,
             ):
                 adapter = dict(running.adapters[0])

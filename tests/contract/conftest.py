@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 from kvseal.backends import registry
-from kvseal.backends.backend import Backend, Running
+from kvseal.backends.backend import Backend, Running, Site
 
 MODEL = "org/model-1"
 VARIANTS = {letter: f"{letter}1{digit * 32}" for letter, digit in (("q", "a"), ("p", "b"))}
@@ -162,10 +162,12 @@ def running(
     with ExitStack() as stack:
         up = stack.enter_context(
             backend.started(
-                folder / "data",
-                run_id=f"contract-{os.getpid()}",
-                logs=folder / "logs",
-                packages=packages(),
+                Site(
+                    folder / "data",
+                    run_id=f"contract-{os.getpid()}",
+                    logs=folder / "logs",
+                    packages=packages(),
+                )
             )
         )
         patched = stack.enter_context(pytest.MonkeyPatch.context())

@@ -3,7 +3,7 @@
 
     backend = registry.backend("resp")
     backend.require(version="0.5.6", python=python)
-    with backend.started(folder, run_id=run_id, logs=logs) as running:
+    with backend.started(Site(folder, run_id, logs)) as running:
         server = CacheServer(…, l2_adapters=running.adapters)
         …
         running.restart()
@@ -59,6 +59,23 @@ class Refusal:
     remedy: str
     salted_only: bool = False
     leaks: bool = False
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a backend is started.
+
+    folder: where data goes; this backend's own.
+    run_id, logs: of the run that starts it.
+    python: runs LMCache and, where there is one, a server written in Python.
+    packages: folders with the packages of requirements/backends.txt.
+    """
+
+    folder: Path
+    run_id: str
+    logs: Path
+    python: str = sys.executable
+    packages: Sequence[Path] = ()
 
 
 @dataclass
@@ -192,20 +209,8 @@ class Backend(ABC):
             )
 
     @contextmanager
-    def started(
-        self,
-        folder: Path,
-        *,
-        run_id: str,
-        logs: Path,
-        python: str = sys.executable,
-        packages: Sequence[Path] = (),
-    ) -> Iterator[Running]:
+    def started(self, site: Site) -> Iterator[Running]:
         """Start what the adapter talks to, for the length of a `with` block.
-
-        `folder` is where data goes and must be this backend's own; `packages` are
-        folders with the packages of requirements/backends.txt, `python` the Python
-        that runs LMCache and, where the server is one, a server written in Python.
 
         Raises:
             PrerequisiteError: a program is not installed, or this backend is known by

@@ -9,11 +9,11 @@ Source: LMCache 0.5.4 to 0.5.6, `v1/distributed/l2_adapters/dax_l2_adapter.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from kvseal.backends.backend import IN_MEMORY, Backend, KeyText, Running
+from kvseal.backends.backend import IN_MEMORY, Backend, KeyText, Running, Site
+from kvseal.backends.folders import sparse_file
 
 DEVICE_BYTES = 4 << 30
 SLOT_BYTES = 4 << 20
@@ -33,20 +33,9 @@ class Dax(Backend):
         return IN_MEMORY
 
     @contextmanager
-    def started(
-        self,
-        folder: Path,
-        *,
-        run_id: str,
-        logs: Path,
-        python: str = "",
-        packages: Sequence[Path] = (),
-    ) -> Iterator[Running]:
+    def started(self, site: Site) -> Iterator[Running]:
         """Make the file that stands for the device."""
-        folder.mkdir(parents=True, exist_ok=True)
-        device = folder / "dax.bin"
-        with device.open("ab") as file:
-            file.truncate(DEVICE_BYTES)
+        device = sparse_file(site.folder / "dax.bin", DEVICE_BYTES)
         adapter = {
             "type": self.adapter_type,
             "device_path": str(device),

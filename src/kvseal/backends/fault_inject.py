@@ -10,11 +10,10 @@ Source: LMCache 0.5.4 to 0.5.6, `v1/distributed/l2_adapters/fault_inject_l2_adap
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from kvseal.backends.backend import Backend, KeyText, Running
+from kvseal.backends.backend import Backend, KeyText, Running, Site
 from kvseal.backends.folders import running_on
 from kvseal.backends.fs import Fs
 
@@ -34,18 +33,10 @@ class FaultInject(Backend):
         return Fs().key_text(version)
 
     @contextmanager
-    def started(
-        self,
-        folder: Path,
-        *,
-        run_id: str,
-        logs: Path,
-        python: str = "",
-        packages: Sequence[Path] = (),
-    ) -> Iterator[Running]:
+    def started(self, site: Site) -> Iterator[Running]:
         """Nothing to start: the folder is the store."""
-        inner = {"type": Fs.adapter_type, "base_path": str(folder)}
-        yield running_on(folder, {"type": self.adapter_type, "inner": inner, "rate": 0.0})
+        inner = {"type": Fs.adapter_type, "base_path": str(site.folder)}
+        yield running_on(site.folder, {"type": self.adapter_type, "inner": inner, "rate": 0.0})
 
 
 def failing(adapter: dict[str, object], *, rate: float, seed: int = 0) -> dict[str, object]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores that are files of a folder: their size, and how they are emptied.
+"""Stores that are files of a folder: how they are made, their size, and how they are emptied.
 
 Called by the backends that keep files themselves; starts nothing.
 """
@@ -26,6 +26,14 @@ def empty(folder: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
+
+
+def sparse_file(path: Path, size_bytes: int) -> Path:
+    """Make a file that stands for a device, without writing it; one that is there stays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        file.truncate(size_bytes)
+    return path
 
 
 def running_on(folder: Path, adapter: Mapping[str, Any], **more: Any) -> Running:

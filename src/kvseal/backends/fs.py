@@ -6,11 +6,10 @@ Source: LMCache 0.5.4 to 0.5.6, `v1/distributed/l2_adapters/fs_l2_adapter.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from kvseal.backends.backend import Backend, KeyText, Running
+from kvseal.backends.backend import Backend, KeyText, Running, Site
 from kvseal.backends.folders import running_on
 from kvseal.backends.needs import Module
 
@@ -30,14 +29,6 @@ class Fs(Backend):
         return KeyText("v1/distributed/l2_adapters/fs_l2_adapter.py", "_object_key_to_filename")
 
     @contextmanager
-    def started(
-        self,
-        folder: Path,
-        *,
-        run_id: str,
-        logs: Path,
-        python: str = "",
-        packages: Sequence[Path] = (),
-    ) -> Iterator[Running]:
+    def started(self, site: Site) -> Iterator[Running]:
         """Nothing to start: the folder is the store."""
-        yield running_on(folder, {"type": self.adapter_type, "base_path": str(folder)})
+        yield running_on(site.folder, {"type": self.adapter_type, "base_path": str(site.folder)})

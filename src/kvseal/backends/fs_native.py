@@ -13,12 +13,11 @@ Source: LMCache 0.5.4 to 0.5.6, `v1/distributed/l2_adapters/fs_native_l2_adapter
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import ClassVar
 
-from kvseal.backends.backend import NATIVE, Backend, KeyText, Refusal, Running
+from kvseal.backends.backend import NATIVE, Backend, KeyText, Refusal, Running, Site
 from kvseal.backends.folders import running_on
 from kvseal.backends.needs import Module
 
@@ -46,15 +45,7 @@ class FsNative(Backend):
         return NATIVE
 
     @contextmanager
-    def started(
-        self,
-        folder: Path,
-        *,
-        run_id: str,
-        logs: Path,
-        python: str = "",
-        packages: Sequence[Path] = (),
-    ) -> Iterator[Running]:
+    def started(self, site: Site) -> Iterator[Running]:
         """Nothing to start: the folder is the store."""
-        adapter = {"type": self.adapter_type, "base_path": str(folder), "num_workers": 1}
-        yield running_on(folder, adapter)
+        adapter = {"type": self.adapter_type, "base_path": str(site.folder), "num_workers": 1}
+        yield running_on(site.folder, adapter)

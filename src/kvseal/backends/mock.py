@@ -6,11 +6,10 @@ Source: LMCache 0.5.4 to 0.5.6, `v1/distributed/l2_adapters/mock_l2_adapter.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from kvseal.backends.backend import IN_MEMORY, Backend, KeyText, Running
+from kvseal.backends.backend import IN_MEMORY, Backend, KeyText, Running, Site
 
 
 class Mock(Backend):
@@ -26,14 +25,6 @@ class Mock(Backend):
         return IN_MEMORY
 
     @contextmanager
-    def started(
-        self,
-        folder: Path,
-        *,
-        run_id: str,
-        logs: Path,
-        python: str = "",
-        packages: Sequence[Path] = (),
-    ) -> Iterator[Running]:
+    def started(self, site: Site) -> Iterator[Running]:
         """Nothing to start: it lives in LMCache's process."""
         yield Running(({"type": self.adapter_type, "max_size_gb": 2, "mock_bandwidth_gb": 10},))

@@ -9,14 +9,11 @@ Source: LMCache 0.5.4 to 0.5.6, `v1/distributed/l2_adapters/native_plugin_l2_ada
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from kvseal.backends.added import copied
-from kvseal.backends.backend import NATIVE, Backend, KeyText, Running
-from kvseal.backends.folders import running_on
-from kvseal.backends.plugin import MODULE
+from kvseal.backends.backend import NATIVE, Backend, KeyText, Running, Site
+from kvseal.backends.plugin import running_double
 
 
 class NativePlugin(Backend):
@@ -32,21 +29,6 @@ class NativePlugin(Backend):
         return NATIVE
 
     @contextmanager
-    def started(
-        self,
-        folder: Path,
-        *,
-        run_id: str,
-        logs: Path,
-        python: str = "",
-        packages: Sequence[Path] = (),
-    ) -> Iterator[Running]:
+    def started(self, site: Site) -> Iterator[Running]:
         """Write the connector where LMCache will find it."""
-        path = copied(MODULE, folder.with_name(f"{folder.name}-plugin"))
-        adapter = {
-            "type": self.adapter_type,
-            "module_path": MODULE,
-            "class_name": "FilesConnector",
-            "adapter_params": {"folder": str(folder)},
-        }
-        yield running_on(folder, adapter, python_path=(path.parent,))
+        yield running_double(self.adapter_type, "FilesConnector", site)

@@ -9,11 +9,10 @@ Source: LMCache 0.5.4 to 0.5.6, `v1/distributed/l2_adapters/nixl_store_l2_adapte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from kvseal.backends.backend import IN_MEMORY, Backend, KeyText, Running
+from kvseal.backends.backend import IN_MEMORY, Backend, KeyText, Running, Site
 from kvseal.backends.nixl_files import NIXL, SLOT_BYTES, parameters
 
 POOL_SLOTS = 512
@@ -34,20 +33,12 @@ class NixlStore(Backend):
         return IN_MEMORY
 
     @contextmanager
-    def started(
-        self,
-        folder: Path,
-        *,
-        run_id: str,
-        logs: Path,
-        python: str = "",
-        packages: Sequence[Path] = (),
-    ) -> Iterator[Running]:
+    def started(self, site: Site) -> Iterator[Running]:
         """Make the folder of the pool."""
-        folder.mkdir(parents=True, exist_ok=True)
+        site.folder.mkdir(parents=True, exist_ok=True)
         adapter = {
             "type": self.adapter_type,
             "pool_size": POOL_SLOTS,
-            **parameters(folder, file_size=str(SLOT_BYTES)),
+            **parameters(site.folder, file_size=str(SLOT_BYTES)),
         }
-        yield Running((adapter,), python_path=tuple(packages))
+        yield Running((adapter,), python_path=tuple(site.packages))

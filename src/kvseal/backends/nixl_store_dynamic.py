@@ -10,12 +10,11 @@ Source: LMCache 0.5.4, `v1/distributed/l2_adapters/nixl_store_dynamic_l2_adapter
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import ClassVar
 
-from kvseal.backends.backend import Backend, KeyText, Refusal, Running
+from kvseal.backends.backend import Backend, KeyText, Refusal, Running, Site
 from kvseal.backends.folders import running_on
 from kvseal.backends.nixl_files import NIXL, parameters
 
@@ -49,15 +48,7 @@ class NixlStoreDynamic(Backend):
         return KeyText(file, "_object_key_to_filename")
 
     @contextmanager
-    def started(
-        self,
-        folder: Path,
-        *,
-        run_id: str,
-        logs: Path,
-        python: str = "",
-        packages: Sequence[Path] = (),
-    ) -> Iterator[Running]:
+    def started(self, site: Site) -> Iterator[Running]:
         """Nothing to start: the folder is the store."""
-        adapter = {"type": self.adapter_type, **parameters(folder, max_capacity_gb="16")}
-        yield running_on(folder, adapter, python_path=tuple(packages))
+        adapter = {"type": self.adapter_type, **parameters(site.folder, max_capacity_gb="16")}
+        yield running_on(site.folder, adapter, python_path=tuple(site.packages))

@@ -10,12 +10,11 @@ Source: LMCache 0.5.4 to 0.5.6, `v1/distributed/l2_adapters/plugin_l2_adapter.py
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from kvseal.backends.added import copied
-from kvseal.backends.backend import Backend, KeyText, Running
+from kvseal.backends.backend import Backend, KeyText, Running, Site
 from kvseal.backends.folders import running_on
 
 MODULE = "kvseal_l2_plugins"
@@ -34,21 +33,18 @@ class Plugin(Backend):
         return KeyText("v1/distributed/api.py", "ObjectKey.to_encoded_object_key")
 
     @contextmanager
-    def started(
-        self,
-        folder: Path,
-        *,
-        run_id: str,
-        logs: Path,
-        python: str = "",
-        packages: Sequence[Path] = (),
-    ) -> Iterator[Running]:
+    def started(self, site: Site) -> Iterator[Running]:
         """Write the plugin where LMCache will find it."""
-        path = copied(MODULE, folder.with_name(f"{folder.name}-plugin"))
-        adapter = {
-            "type": self.adapter_type,
-            "module_path": MODULE,
-            "class_name": "FilesAdapter",
-            "adapter_params": {"folder": str(folder)},
-        }
-        yield running_on(folder, adapter, python_path=(path.parent,))
+        yield running_double(self.adapter_type, "FilesAdapter", site)
+
+
+def running_double(adapter_type: str, class_name: str, site: Site) -> Running:
+    """Write the module of both doubles beside the site's folder; return what is up with a class."""
+    path = copied(MODULE, site.folder.with_name(f"{site.folder.name}-plugin"))
+    adapter = {
+        "type": adapter_type,
+        "module_path": MODULE,
+        "class_name": class_name,
+        "adapter_params": {"folder": str(site.folder)},
+    }
+    return running_on(site.folder, adapter, python_path=(path.parent,))

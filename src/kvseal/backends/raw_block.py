@@ -12,12 +12,12 @@ Source: LMCache 0.5.4 to 0.5.6, `v1/distributed/l2_adapters/raw_block_l2_adapter
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from kvseal.backends.added import copied
-from kvseal.backends.backend import Backend, KeyText, Running
+from kvseal.backends.backend import Backend, KeyText, Running, Site
+from kvseal.backends.folders import sparse_file
 
 DEVICE_BYTES = 4 << 30
 SLOT_BYTES = 4 << 20
@@ -40,22 +40,11 @@ class RawBlock(Backend):
         return KeyText("v1/storage_backend/raw_block/key_codec.py", "object_key_to_string")
 
     @contextmanager
-    def started(
-        self,
-        folder: Path,
-        *,
-        run_id: str,
-        logs: Path,
-        python: str = "",
-        packages: Sequence[Path] = (),
-    ) -> Iterator[Running]:
+    def started(self, site: Site) -> Iterator[Running]:
         """Make the file that stands for the device, and the stand-in for the extension."""
-        folder.mkdir(parents=True, exist_ok=True)
-        device = folder / "raw_block.bin"
-        with device.open("ab") as file:
-            file.truncate(DEVICE_BYTES)
+        device = sparse_file(site.folder / "raw_block.bin", DEVICE_BYTES)
         extension = copied(
-            "lmcache_rust_raw_block_io", folder.with_name(f"{folder.name}-extension")
+            "lmcache_rust_raw_block_io", site.folder.with_name(f"{site.folder.name}-extension")
         )
         adapter = {
             "type": self.adapter_type,

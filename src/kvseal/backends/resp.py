@@ -14,11 +14,10 @@ Source: LMCache 0.5.4 to 0.5.6, `v1/distributed/l2_adapters/resp_l2_adapter.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from kvseal.backends.backend import NATIVE, Backend, KeyText, Running
+from kvseal.backends.backend import NATIVE, Backend, KeyText, Running, Site
 from kvseal.backends.needs import Module
 from kvseal.backends.redis_server import REDIS, started_redis
 
@@ -43,17 +42,11 @@ class Resp(Backend):
         return NATIVE
 
     @contextmanager
-    def started(
-        self,
-        folder: Path,
-        *,
-        run_id: str,
-        logs: Path,
-        python: str = "",
-        packages: Sequence[Path] = (),
-    ) -> Iterator[Running]:
-        """Start the server on a free port of loopback, without persistence beyond `folder`."""
-        with started_redis(REDIS, folder, run_id=run_id, log=logs / f"{self.name}.log") as server:
+    def started(self, site: Site) -> Iterator[Running]:
+        """Start the server on a free port of loopback, without persistence beyond its folder."""
+        with started_redis(
+            REDIS, site.folder, run_id=site.run_id, log=site.logs / f"{self.name}.log"
+        ) as server:
             adapter = {
                 "type": self.adapter_type,
                 "host": "127.0.0.1",

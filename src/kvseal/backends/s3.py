@@ -8,14 +8,12 @@ and keeps.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from kvseal.backends import s3_bucket
 from kvseal.backends.added import copied
-from kvseal.backends.backend import Backend, KeyText, Running
+from kvseal.backends.backend import Backend, KeyText, Running, Site
 from kvseal.backends.loopback import LoopbackServer, started
 from kvseal.backends.needs import Module, join_path
 from kvseal.process import free_port
@@ -42,25 +40,17 @@ class S3(Backend):
         return s3_bucket.KEY_TEXT
 
     @contextmanager
-    def started(
-        self,
-        folder: Path,
-        *,
-        run_id: str,
-        logs: Path,
-        python: str = sys.executable,
-        packages: Sequence[Path] = (),
-    ) -> Iterator[Running]:
+    def started(self, site: Site) -> Iterator[Running]:
         """Start moto with an empty bucket."""
         port = free_port()
         server = LoopbackServer(
             name="moto",
-            command=[python, str(copied("moto_s3", folder)), str(port), "kvseal"],
+            command=[site.python, str(copied("moto_s3", site.folder)), str(port), "kvseal"],
             ready=lambda: s3_bucket.answers(port),
-            log=logs / f"{self.name}.log",
-            run_id=run_id,
-            environment={"PYTHONPATH": join_path(packages)},
-            folder=folder,
+            log=site.logs / f"{self.name}.log",
+            run_id=site.run_id,
+            environment={"PYTHONPATH": join_path(site.packages)},
+            folder=site.folder,
         )
         with started(server):
             yield Running(

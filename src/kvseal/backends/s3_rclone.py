@@ -7,12 +7,11 @@ rclone takes the first label of the host name for the bucket
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from kvseal.backends import s3_bucket
-from kvseal.backends.backend import Backend, KeyText, Running
+from kvseal.backends.backend import Backend, KeyText, Running, Site
 from kvseal.backends.folders import empty, stored_bytes
 from kvseal.backends.loopback import LoopbackServer, started
 from kvseal.backends.needs import Program
@@ -41,24 +40,16 @@ class S3Rclone(Backend):
         return s3_bucket.KEY_TEXT
 
     @contextmanager
-    def started(
-        self,
-        folder: Path,
-        *,
-        run_id: str,
-        logs: Path,
-        python: str = "",
-        packages: Sequence[Path] = (),
-    ) -> Iterator[Running]:
+    def started(self, site: Site) -> Iterator[Running]:
         """Start rclone on a folder with one bucket."""
-        bucket = folder / BUCKET
+        bucket = site.folder / BUCKET
         bucket.mkdir(parents=True, exist_ok=True)
         port = free_port()
         server = LoopbackServer(
             name="rclone",
             command=[
-                RCLONE.path(packages),
-                *("serve", "s3", str(folder), "--addr", f"127.0.0.1:{port}"),
+                RCLONE.path(site.packages),
+                *("serve", "s3", str(site.folder), "--addr", f"127.0.0.1:{port}"),
                 *("--auth-key", f"{s3_bucket.ACCESS_KEY},{s3_bucket.SECRET_KEY}"),
                 *(
                     "--force-path-style=false",
@@ -70,9 +61,9 @@ class S3Rclone(Backend):
                 ),
             ],
             ready=lambda: s3_bucket.answers(port),
-            log=logs / f"{self.name}.log",
-            run_id=run_id,
-            folder=folder,
+            log=site.logs / f"{self.name}.log",
+            run_id=site.run_id,
+            folder=site.folder,
         )
         with started(server):
             yield Running(

@@ -6,11 +6,10 @@ Source: LMCache 0.5.4 to 0.5.6, `v1/distributed/l2_adapters/valkey_l2_adapter.py
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from kvseal.backends.backend import Backend, KeyText, Running
+from kvseal.backends.backend import Backend, KeyText, Running, Site
 from kvseal.backends.needs import Module
 from kvseal.backends.redis_server import VALKEY, started_redis
 
@@ -41,21 +40,15 @@ class Valkey(Backend):
         )
 
     @contextmanager
-    def started(
-        self,
-        folder: Path,
-        *,
-        run_id: str,
-        logs: Path,
-        python: str = "",
-        packages: Sequence[Path] = (),
-    ) -> Iterator[Running]:
+    def started(self, site: Site) -> Iterator[Running]:
         """Start the server on a free port of loopback."""
-        with started_redis(VALKEY, folder, run_id=run_id, log=logs / f"{self.name}.log") as server:
+        with started_redis(
+            VALKEY, site.folder, run_id=site.run_id, log=site.logs / f"{self.name}.log"
+        ) as server:
             adapter = {
                 "type": self.adapter_type,
                 "startup_nodes": f"127.0.0.1:{server.port}",
                 "key_prefix": "kvseal",
                 "num_workers": 2,
             }
-            yield server.running(adapter, python_path=tuple(packages))
+            yield server.running(adapter, python_path=tuple(site.packages))

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from kvseal.backends.backend import IN_MEMORY, Backend, KeyText, Refusal, Running
+from kvseal.backends.backend import IN_MEMORY, Backend, KeyText, Refusal, Running, Site
 from kvseal.backends.needs import Module, Outside
 from kvseal.errors import OptionError, PrerequisiteError
 
@@ -54,7 +54,7 @@ def test_a_release_refused_for_salts_alone_is_looked_at_further_without_them() -
 def test_a_backend_that_is_known_by_its_keys_alone_does_not_start(tmp_path: Path) -> None:
     with (
         pytest.raises(PrerequisiteError, match="double can't be started here"),
-        Double().started(tmp_path, run_id="test", logs=tmp_path),
+        Double().started(Site(tmp_path, run_id="test", logs=tmp_path)),
     ):
         pass
 

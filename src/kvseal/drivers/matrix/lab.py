@@ -7,7 +7,6 @@ on a node whose service was restarted. Writes no history.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kvseal.backends.backend import Running
+from kvseal.backends.backend import Running, Site
+from kvseal.backends.needs import join_path
 from kvseal.backends.registry import backend as backend_named
 from kvseal.compaction.rope_config import rope_from_config
 from kvseal.drivers.matrix.listener import Listener
@@ -182,9 +182,9 @@ class Lab:
             version=bench.spec.lmcache.version, python=sys.executable, python_path=packages
         )
         self._behind = self._behind_parts.enter_context(
-            behind.started(self.disk, run_id=bench.run_id, logs=bench.logs, packages=packages)
+            behind.started(Site(self.disk, bench.run_id, bench.logs, packages=packages))
         )
-        python_path = os.pathsep.join(map(str, (*packages, *self._behind.python_path)))
+        python_path = join_path(self._behind.python_path)
         self._server = replace(
             self._server,
             l2_adapters=self._behind.adapters,
