@@ -49,11 +49,9 @@ class ServedSurface:
 
         What never arrives there is for the asks to show.
         """
-        self._lab.cache.wait_unlocked(timeout_seconds=STORE_TIMEOUT_SECONDS)
+        self._finish()
         if self.backend not in BEHIND:
             return None
-        self._lab.cache.wait_stored_behind(timeout_seconds=STORE_TIMEOUT_SECONDS)
-        self._lab.cache.wait_unlocked(timeout_seconds=STORE_TIMEOUT_SECONDS)
         before, after = self._lab.cache.clear(memory_only=True)
         return before.objects, after.objects
 
@@ -95,8 +93,13 @@ class ServedSurface:
 
     def empty(self) -> None:
         """Empty memory, and what is behind it where that goes while the server runs."""
+        self._finish()
+        self._lab.cache.clear(memory_only=True)
+        self._lab.wipe()
+
+    def _finish(self) -> None:
+        """Wait until nothing is under way, to a second tier included."""
         self._lab.cache.wait_unlocked(timeout_seconds=STORE_TIMEOUT_SECONDS)
         if self.backend in BEHIND:
             self._lab.cache.wait_stored_behind(timeout_seconds=STORE_TIMEOUT_SECONDS)
-        self._lab.cache.clear(memory_only=True)
-        self._lab.wipe()
+            self._lab.cache.wait_unlocked(timeout_seconds=STORE_TIMEOUT_SECONDS)
