@@ -24,12 +24,9 @@ from kvseal.records.fields import (
     one_of,
     or_null,
 )
+from kvseal.spec.options import BACKENDS
 
 DRIVER = "matrix"
-BACKENDS = (
-    "process", "mp", "native", "fs", "fs_native", "resp", "valkey", "s3", "s3_rclone", "dax",
-    "mock", "plugin", "native_plugin", "fault_inject",
-)  # fmt: skip
 AFTERS = ("none", "engine", "server", "both")
 RESTARTS = AFTERS[1:]
 KINDS = ("ordinary", "snapkv", "legacy", "chained")
