@@ -11,6 +11,7 @@ that the workflows' own `make` builds, so none is installed twice.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -129,6 +130,11 @@ def engines() -> bool:
     return in_environment_of("comparison", *folders)
 
 
+def tiers() -> bool:
+    """The matrix on every second tier by `make`, on two LMCaches; hours, so not in `make check`."""
+    return first_command("tiers", "tests/e2e/test_tiers.py")
+
+
 def first_command(phase: str, tests: str) -> bool:
     """Run tests of `make` in a new copy of the checkout; the user's .config and results stay."""
     copy = WORK / phase
@@ -147,11 +153,6 @@ def first_command(phase: str, tests: str) -> bool:
     return pytest(sys.executable, *SLOWEST, tests, env={"KVSEAL_CHECK_CHECKOUT": str(copy)})
 
 
-def tiers() -> bool:
-    """The matrix on every second tier by `make`, on two LMCaches; hours, so not in `make check`."""
-    return first_command("tiers", "tests/e2e/test_tiers.py")
-
-
 def in_environment_of(phase: str, *arguments: str, env: dict[str, str] | None = None) -> bool:
     """Run pytest with the Python of the engine environment that `phase` made."""
     python, extra = python_of(phase), WORK / "engine-dev"
@@ -166,6 +167,7 @@ def in_environment_of(phase: str, *arguments: str, env: dict[str, str] | None = 
     return pytest(python, *SLOWEST, *arguments, env=environment)
 
 
+@functools.cache
 def published_lmcaches() -> dict[str, str] | None:
     """Install each LMCache that edits are made for, as published; None when that failed.
 
